@@ -1,0 +1,258 @@
+"""Launch arguments, flattened as numba's data model flattens them: the definition of what a kernel's parameters receive.
+
+An array becomes meminfo, parent, nitems, itemsize, data, shape..., strides...; a complex number two floats; a tuple its
+members in turn; a record a pointer. Nothing is copied unless host arguments overlap in memory: each then is a separate
+copy on the device, as on a GPU, and is written back in argument order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from solcourse.errors import LaunchError
+from solcourse.simt.frontend import KernelIR
+
+
+class NonContiguousArray(LaunchError, ValueError):
+    """A host array that cannot be copied to a GPU as one piece; numba raises ValueError for it."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Memory a launch may touch: bytes [address, address + nbytes). For a device view, the whole owning allocation.
+
+    name: the argument's; 'tuple[2]' inside tuples. itemsize and shape: of the argument, for naming an index.
+    """
+
+    name: str
+    address: int
+    nbytes: int
+    itemsize: int
+    shape: tuple[int, ...]
+    array: Any = field(repr=False)
+
+
+@dataclass(frozen=True)
+class BoundArguments:
+    """values: (LLVM type, value) per parameter after %.ret; pointers and integers are int, floats are float.
+
+    write_back() copies what the kernel wrote into host arrays that were passed as copies: call it after a launch that ended
+    well. `keep` holds the memory alive.
+    """
+
+    values: tuple[tuple[str, int | float], ...]
+    allocations: tuple[Allocation, ...]
+    write_back: Callable[[], None]
+    keep: tuple[Any, ...] = field(default=(), repr=False)
+
+
+def bind(kernel: KernelIR, args: tuple) -> BoundArguments:
+    """Flatten `args` for a compiled kernel. Raises LaunchError: wrong count, wrong type, or non-contiguous host array."""
+    binder = _Binder(kernel)
+    for i, (kind, value) in enumerate(zip(kernel.arg_types, args, strict=True)):
+        name = kernel.arg_names[i] if i < len(kernel.arg_names) else f"args[{i - len(kernel.arg_names)}]"
+        binder.add(name, kind, value)
+    for i, array in enumerate(kernel.captured):
+        if hasattr(array, "engine_owner"):
+            binder.device_memory(f"captured[{i}]", array)
+    return binder.finish()
+
+
+class _Binder:
+    """Collects flattened values; arrays wait until all are known, since overlapping ones have to be copied."""
+
+    def __init__(self, kernel: KernelIR):
+        self.kernel = kernel
+        self.flat: list[int | float | _Pointer] = []
+        self.host: list[_Pointer] = []
+        self.device: dict[int, Allocation] = {}
+        self.after: list[Callable[[], None]] = []
+
+    def add(self, name: str, kind: Any, value: Any) -> None:
+        for extension in reversed(self.kernel.options.get("extensions", ())):
+            kind, value = extension.prepare_args(kind, value, stream=0, retr=self.after)
+        for classname, flatten in _FLATTEN:
+            if any(base.__name__ == classname for base in type(kind).__mro__):
+                flatten(self, name, kind, value)
+                return
+        raise LaunchError(f"Argument {name!r} has numba type {kind}, which a kernel cannot take as an argument.")
+
+    def array(self, name: str, kind: Any, value: Any) -> None:
+        value, hint = _unwrap(value)
+        if hasattr(value, "engine_owner"):
+            view, pointer = value.engine_view, self.device_memory(name, value)
+        else:
+            view = np.asanyarray(value)
+            pointer = self.host_memory(name, view, hint)
+        _check_array(name, kind, view)
+        self.flat += [0, 0, view.size, view.dtype.itemsize, pointer, *view.shape, *view.strides]
+
+    def record(self, name: str, kind: Any, value: Any) -> None:
+        value, hint = _unwrap(value)
+        if hasattr(value, "engine_owner"):
+            self.flat.append(self.device_memory(name, value))
+            return
+        copy = np.array(value)  # 0-d; a np.void does not give its memory away for writing
+        self.flat.append(self.host_memory(name, copy, "In"))
+        if hint != "In":
+            self.after.append(partial(_assign_record, value, self.host[-1]))
+
+    def device_memory(self, name: str, value: Any) -> _Pointer:
+        owner, view = value.engine_owner, value.engine_view
+        whole = view.nbytes == owner.nbytes
+        shape = view.shape if whole else (owner.nbytes // max(1, view.dtype.itemsize),)
+        if owner.ctypes.data not in self.device:
+            self.device[owner.ctypes.data] = Allocation(name, owner.ctypes.data, owner.nbytes, view.dtype.itemsize, shape, owner)
+        return _Pointer(name, view)
+
+    def host_memory(self, name: str, view: np.ndarray, hint: str) -> _Pointer:
+        core = view[tuple(0 if stride == 0 else slice(None) for stride in view.strides)] if view.size and 0 in view.strides else view
+        if not (core.flags.c_contiguous or core.flags.f_contiguous):
+            raise NonContiguousArray(
+                f"Argument {name!r}: Array contains non-contiguous buffer and cannot be transferred as a single memory region. "
+                f"Please ensure contiguous buffer with numpy .ascontiguousarray(); shape {view.shape}, strides {view.strides} bytes. "
+                "(Views with steps work on device arrays: cuda.to_device first.)"
+            )
+        pointer = _Pointer(name, view, core, hint)
+        self.host.append(pointer)
+        return pointer
+
+    def finish(self) -> BoundArguments:
+        self.separate_overlaps()
+        values = [v.address if isinstance(v, _Pointer) else v for v in self.flat]
+        if len(values) != len(self.kernel.parameters):
+            raise LaunchError(f"{self.kernel.name}: {len(values)} argument parts for {len(self.kernel.parameters)} parameters.")
+        host = [Allocation(p.name, p.address, p.core.nbytes, p.view.dtype.itemsize, p.view.shape, p.core) for p in self.host]
+        after = tuple(self.after)
+
+        def write_back() -> None:
+            for action in after:
+                action()
+
+        typed = tuple(zip(self.kernel.parameters, values, strict=True))
+        return BoundArguments(typed, (*self.device.values(), *host), write_back, (self.flat, self.kernel.captured))
+
+    def separate_overlaps(self) -> None:
+        """A GPU holds a copy per host argument; memory is only shared here where nobody could tell."""
+        private = {id(p) for p in self.host if p.hint == "In"}
+        reach, last = -1, 0
+        for start, stop, key in sorted((p.address, p.address + p.core.nbytes, id(p)) for p in self.host if p.core.nbytes and not p.unified):
+            if start < reach:
+                private |= {key, last}
+            if stop > reach:
+                reach, last = stop, key
+        for pointer in self.host:
+            if id(pointer) in private:
+                original = pointer.detach()
+                if pointer.hint != "In" and original.flags.writeable:
+                    self.after.append(partial(_copy_back, pointer, original))
+
+
+class _Pointer:
+    """The data pointer of one argument: `view` as passed, `core` without broadcast dimensions (what is in memory)."""
+
+    def __init__(self, name: str, view: np.ndarray, core: np.ndarray | None = None, hint: str = "InOut"):
+        self.name, self.view, self.hint = name, view, hint
+        self.core: np.ndarray = view if core is None else core
+        self.unified = hasattr(view, "device_setup")  # mapped and managed arrays: one memory for host and device
+
+    @property
+    def address(self) -> int:
+        return int(self.core.ctypes.data)
+
+    def detach(self) -> np.ndarray:
+        """Move to a private copy with the same strides; returns the original memory."""
+        original = self.core
+        self.core = original.copy(order="K")
+        return original
+
+
+def _unwrap(value: Any) -> tuple[Any, str]:
+    """cuda.In(a), cuda.Out(a), cuda.InOut(a) -> (a, which)."""
+    if type(value).__name__ in ("In", "Out", "InOut") and hasattr(value, "value") and hasattr(value, "to_device"):
+        return value.value, type(value).__name__
+    return value, "InOut"
+
+
+def _check_array(name: str, kind: Any, view: np.ndarray) -> None:
+    """Eager signatures skip numba's checks and a GPU would reinterpret the bytes; say it instead."""
+    from numba.np.numpy_support import as_dtype
+
+    try:
+        wanted = np.dtype(as_dtype(kind.dtype))
+    except Exception:  # a dtype that numba cannot turn back into NumPy's (char sequences, extension types)
+        wanted = view.dtype
+    fits = {"C": view.flags.c_contiguous, "F": view.flags.f_contiguous}.get(kind.layout, True)
+    same = wanted == view.dtype or (wanted.itemsize == view.dtype.itemsize and wanted.kind in "mMV")
+    if same and kind.ndim == view.ndim and fits:
+        return
+    order = "C" if view.flags.c_contiguous else "F" if view.flags.f_contiguous else "A"
+    raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got array({view.dtype}, {view.ndim}d, {order}).")
+
+
+def _copy_back(pointer: _Pointer, original: np.ndarray) -> None:
+    np.copyto(original, pointer.core)
+
+
+def _assign_record(record: Any, pointer: _Pointer) -> None:
+    for field_name in pointer.core.dtype.names:
+        record[field_name] = pointer.core[field_name]
+
+
+def _flatten_integer(binder: _Binder, name: str, kind: Any, value: Any) -> None:
+    bits = getattr(ctypes, f"c_{'u' * (not kind.signed)}int{kind.bitwidth}")
+    try:
+        binder.flat.append(bits(value if isinstance(value, int) else value.__index__()).value)
+    except (AttributeError, TypeError) as error:
+        raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
+
+
+def _flatten_float(binder: _Binder, name: str, kind: Any, value: Any) -> None:
+    try:
+        number = {16: np.float16, 32: np.float32, 64: np.float64}[kind.bitwidth](value)
+    except (TypeError, ValueError) as error:
+        raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
+    is_bits = kind.bitwidth == 16 and binder.kernel.parameters[len(binder.flat)].startswith("i")
+    binder.flat.append(int(number.view(np.uint16)) if is_bits else float(number))
+
+
+def _flatten_complex(binder: _Binder, name: str, kind: Any, value: Any) -> None:
+    part = np.float32 if kind.bitwidth == 64 else np.float64
+    binder.flat += [float(part(value.real)), float(part(value.imag))]
+
+
+def _flatten_datetime(binder: _Binder, name: str, kind: Any, value: Any) -> None:
+    binder.flat.append(int(value.view(np.int64)))
+
+
+def _flatten_tuple(binder: _Binder, name: str, kind: Any, value: Any) -> None:
+    if len(kind) != len(value):
+        raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got a tuple of {len(value)}.")
+    for i, (member, part) in enumerate(zip(kind, value, strict=True)):
+        binder.add(f"{name}[{i}]", member, part)
+
+
+def _flatten_enum(binder: _Binder, name: str, kind: Any, value: Any) -> None:
+    binder.add(name, kind.dtype, value.value)
+
+
+# numba-cuda has type classes of its own beside numba's: rows go by class name; the first that fits wins
+_FLATTEN: tuple[tuple[str, Callable[[_Binder, str, Any, Any], None]], ...] = (
+    ("Array", _Binder.array),
+    ("CPointer", lambda binder, name, kind, value: binder.flat.append(int(value))),
+    ("Boolean", lambda binder, name, kind, value: binder.flat.append(int(bool(value)))),
+    ("Integer", _flatten_integer),
+    ("Float", _flatten_float),
+    ("Complex", _flatten_complex),
+    ("NPDatetime", _flatten_datetime),
+    ("NPTimedelta", _flatten_datetime),
+    ("Record", _Binder.record),
+    ("BaseTuple", _flatten_tuple),
+    ("EnumMember", _flatten_enum),
+)

@@ -1,0 +1,584 @@
+"""numba's compiler, asked for LLVM IR and nothing else. The only file that knows numba's insides.
+
+    kernel[grid, block]  -> launch_of  -> LaunchSpec
+    dispatcher, args     -> argument_types -> numba types -> compile_kernel -> KernelIR
+
+Works alike with numba-cuda and with numba's built-in `numba.cuda`, without a GPU, a driver or libNVVM. A second front end
+has to supply the same three functions.
+
+Glossary: dispatcher (what `@cuda.jit` returns), overload (one compiled signature of it), entry (the LLVM function of the
+kernel: `i32 entry(ptr %.ret, flattened arguments...)`, it returns 0 or the code of a raised exception).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import inspect
+import linecache
+import operator
+import re
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from solcourse.errors import KernelTypeError, LaunchError, SolcourseError
+
+COMPUTE_CAPABILITY = (8, 0)  # what kernels are compiled for: counts must not depend on the device
+MAX_BLOCK_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+SYNTAX = "kernel[blocks_per_grid, threads_per_block](arguments)"
+DATA_LAYOUT = (
+    "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-"
+    "v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
+)  # Source: NVVM IR specification, section "Data Layout"
+
+
+@dataclass(frozen=True)
+class KernelIR:
+    """One kernel, compiled for one list of argument types.
+
+    llvm         numba's unoptimised NVPTX LLVM IR, every linked device function in the same module
+    entry        name of the kernel's function in it; parameters: %.ret, then one per flattened argument part
+    parameters   LLVM types of the parameters after %.ret
+    fingerprint  of the IR without names, paths and line numbers: equal kernels have equal fingerprints
+    source_key   of the Python source, its constants, argument types and options: equal on both front ends, "" if unknown
+    exceptions   status code -> (exception class, arguments, (function, file, line) or None) that the entry can return; a GPU
+                 drops them unless the kernel was made with debug=True
+    captured     device arrays the kernel took from global scope; they are addressed by pointers inside the IR
+    """
+
+    llvm: str = field(repr=False)
+    entry: str
+    name: str
+    file: str
+    first_line: int
+    arg_names: tuple[str, ...]
+    arg_types: tuple[Any, ...]
+    fingerprint: str
+    options: Mapping[str, Any]
+    parameters: tuple[str, ...] = ()
+    source_key: str = ""
+    exceptions: Mapping[int, tuple] = field(default_factory=dict, repr=False)
+    captured: tuple[Any, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """A launch: dimensions as (x, y, z); `stream` is accepted and ignored, every launch is synchronous."""
+
+    dispatcher: Any
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    stream: Any = field(default=0, repr=False)  # the repr of a numba-cuda stream asks for the driver
+    dynamic_shared_bytes: int = 0
+
+    @property
+    def threads_per_block(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def looks_swapped(self) -> bool:
+        """Less than a warp per block where the grid looks like a block size: `kernel[256, 3]` probably meant `[3, 256]`."""
+        return self.threads_per_block < 32 and 64 <= self.blocks <= MAX_BLOCK_THREADS and self.blocks % 32 == 0
+
+
+# ---------------------------------------------------------------------------------------------------------------- launches
+
+
+def launch_of(configured: Any) -> LaunchSpec:
+    """The launch that numba's `kernel[grid, block]` (or `kernel.forall(n)`) describes, checked against CUDA's own limits.
+
+    Raises LaunchError: no [grid, block], or dimensions that no device accepts. The message names the values.
+    """
+    require_compiler()
+    if hasattr(configured, "py_func"):
+        name = configured.py_func.__name__
+        hint = f"write {name}[blocks_per_grid, threads_per_block] where you wrote {name}"
+        raise LaunchError(f"{name} was given without its launch dimensions; {hint}. The syntax is {SYNTAX}.")
+    if hasattr(configured, "thread_per_block"):  # kernel.forall(n)
+        threads = configured.thread_per_block or 256
+        blocks = max(1, -(-configured.ntasks // threads))
+        return launch_spec(configured.dispatcher, blocks, threads, configured.stream, configured.sharedmem)
+    if not hasattr(configured, "griddim"):
+        raise LaunchError(f"A launch is expected, {SYNTAX} without the arguments; got a {type(configured).__name__}.")
+    return launch_spec(configured.dispatcher, configured.griddim, configured.blockdim, configured.stream, configured.sharedmem)
+
+
+def launch_spec(dispatcher: Any, grid: Any, block: Any, stream: Any = 0, dynamic_shared_bytes: int = 0) -> LaunchSpec:
+    """Checked LaunchSpec from integers or tuples of up to three. Raises LaunchError that names the values."""
+    grid, block = _dimensions(grid, "grid"), _dimensions(block, "block")
+    name = dispatcher.py_func.__name__
+    where = f"{name}[{_short(grid)}, {_short(block)}]"
+    swap = ""
+    if _product(block) > MAX_BLOCK_THREADS >= _product(grid):
+        swap = f" The first number is blocks, the second threads per block: did you mean {name}[{_short(block)}, {_short(grid)}]?"
+    for limits, dims, what in ((MAX_GRID, grid, "grid"), (MAX_BLOCK, block, "block")):
+        for axis, value, limit in zip("xyz", dims, limits, strict=True):
+            if value < 1:
+                raise LaunchError(f"{where}: the {what} has {axis} = {value}; every dimension must be at least 1.")
+            if value > limit:
+                raise LaunchError(f"{where}: the {what} has {axis} = {value:,}; CUDA's limit is {limit:,}.{swap}")
+    if _product(block) > MAX_BLOCK_THREADS:
+        sizes = " x ".join(str(v) for v in _short(block)) if isinstance(_short(block), tuple) else str(block[0])
+        raise LaunchError(f"{where}: {sizes} = {_product(block):,} threads per block; CUDA's limit is {MAX_BLOCK_THREADS}.{swap}")
+    if not _is_integer(dynamic_shared_bytes) or dynamic_shared_bytes < 0:
+        raise LaunchError(f"{where}: dynamic shared memory is a number of bytes, 0 or more; got {dynamic_shared_bytes!r}.")
+    return LaunchSpec(dispatcher, grid, block, stream, int(dynamic_shared_bytes))
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _dimensions(value: Any, what: str) -> tuple[int, int, int]:
+    dims = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not 1 <= len(dims) <= 3 or not all(_is_integer(v) for v in dims):
+        raise LaunchError(f"The {what} is an integer or a tuple of 1 to 3 integers; got {value!r}.")
+    x, y, z = (*(operator.index(v) for v in dims), 1, 1)[:3]
+    return x, y, z
+
+
+def _product(dims: tuple[int, int, int]) -> int:
+    return dims[0] * dims[1] * dims[2]
+
+
+def _short(dims: tuple[int, int, int]) -> int | tuple[int, ...]:
+    """(16, 1, 1) as the learner writes it: 16."""
+    trimmed = dims if dims[2] != 1 else dims[:2] if dims[1] != 1 else dims[:1]
+    return trimmed[0] if len(trimmed) == 1 else trimmed
+
+
+# --------------------------------------------------------------------------------------------------------------- arguments
+
+
+def argument_types(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
+    """numba types that a launch with these arguments is compiled for, as numba infers or (eager signatures) selects them.
+
+    Raises LaunchError: wrong number of arguments, or a value that no kernel can take.
+    """
+    require_compiler()
+    names, variadic = argument_names(dispatcher)
+    if len(args) != len(names) and not variadic:
+        kernel = f"{dispatcher.py_func.__name__}({', '.join(names)})"
+        raise LaunchError(f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given.")
+    for i, value in enumerate(args):
+        _refuse_hopeless(names[i] if i < len(names) else f"argument {i}", value)
+    if not dispatcher._can_compile:
+        return _select_overload(dispatcher, args)
+    types = []
+    for i, value in enumerate(args):
+        try:
+            types.append(dispatcher.typeof_pyval(value))
+        except Exception as error:  # numba raises several unrelated classes here
+            name = names[i] if i < len(names) else f"argument {i}"
+            raise LaunchError(f"Argument {name!r} is a {type(value).__name__}, which kernels cannot take. {_ACCEPTED}") from error
+    return tuple(types)
+
+
+_ACCEPTED = "They take NumPy arrays, device arrays, numbers, records, and tuples of these."
+
+
+def argument_names(dispatcher: Any) -> tuple[tuple[str, ...], bool]:
+    """(names, whether the kernel ends in *args)."""
+    parameters = inspect.signature(dispatcher.py_func).parameters.values()
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL), variadic
+
+
+def _refuse_hopeless(name: str, value: Any) -> None:
+    if isinstance(value, (list, dict, set, str, bytes)) or value is None:
+        cure = f" Try np.asarray({name})." if isinstance(value, list) else ""
+        raise LaunchError(f"Argument {name!r} is a {type(value).__name__}, which kernels cannot take. {_ACCEPTED}{cure}")
+    if hasattr(value, "to_numpy"):
+        raise LaunchError(f"Argument {name!r} is a {type(value).__name__}. {_ACCEPTED} Try .to_numpy().")
+    if hasattr(value, "__cuda_array_interface__") and not hasattr(value, "engine_owner") and not hasattr(value, "__array_interface__"):
+        raise LaunchError(f"Argument {name!r} lives in a real GPU's memory, which the engine cannot read; copy it to the host first.")
+
+
+def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
+    """Eager signatures: numba's own C dispatcher chooses, conversions included."""
+    overloads = list(dispatcher.overloads.values())
+    if dispatcher.specialized or len(overloads) == 1:
+        return tuple(overloads[0].argument_types)
+    import numba.cuda.dispatcher as module
+
+    extra = {}
+    if hasattr(module, "_LAUNCH_CONFIG_KW"):
+        extra = {module._LAUNCH_CONFIG_KW: None}
+    try:
+        kernel = module._dispatcher.Dispatcher._cuda_call(dispatcher, *args, **extra)
+    except TypeError as error:
+        raise LaunchError(f"{dispatcher.py_func.__name__}: {error}") from error
+    return tuple(kernel.argument_types)
+
+
+# ------------------------------------------------------------------------------------------------------------- compilation
+
+
+_LOCK = threading.RLock()
+_KERNELS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # dispatcher -> {(types, options): KernelIR}
+_DEVICE_OVERLOADS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # device function -> overloads made here
+
+
+def compile_kernel(dispatcher: Any, arg_types: tuple) -> KernelIR:
+    """Compile a kernel for argument types; cached in memory for as long as the dispatcher lives.
+
+    As on the GPU, global constants are frozen at the first compilation.
+
+    Raises KernelTypeError (numba's message, trimmed, with the learner's line), SolcourseError (NUMBA_ENABLE_CUDASIM).
+    """
+    require_compiler()
+    options = _options(dispatcher)
+    key = (tuple(arg_types), tuple(sorted((k, repr(v)) for k, v in options.items())))
+    with _LOCK:
+        kernels = _KERNELS.setdefault(dispatcher, {})
+        if key not in kernels:
+            kernels[key] = _compile(dispatcher, tuple(arg_types), options)
+        return kernels[key]
+
+
+def front_end() -> str:
+    """'numba-cuda' (the package of that name) or 'numba' (its built-in numba.cuda)."""
+    import numba.cuda
+
+    return "numba-cuda" if "numba_cuda" in (numba.cuda.__file__ or "") else "numba"
+
+
+def require_compiler() -> None:
+    """Raises SolcourseError where numba's CUDA simulator has replaced its compiler."""
+    from numba.core import config
+
+    if config.ENABLE_CUDASIM:
+        raise SolcourseError(
+            "NUMBA_ENABLE_CUDASIM is set, so numba.cuda is numba's own (slow) simulator and has no compiler. "
+            "Unset the variable NUMBA_ENABLE_CUDASIM (or cuda_sim in .numba_config.yaml) and restart Python; solcourse needs no GPU either."
+        )
+
+
+def _options(dispatcher: Any) -> Mapping[str, Any]:
+    """The dispatcher's options that matter to code, and its argument extensions."""
+    given = dispatcher.targetoptions
+    names = ("debug", "fastmath", "opt", "inline", "forceinline", "max_registers", "launch_bounds", "link", "extensions")
+    return MappingProxyType({name: given[name] for name in names if given.get(name) not in (None, [], ())})
+
+
+def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> KernelIR:
+    from numba.cuda.compiler import compile_cuda
+
+    debug, fastmath = bool(options.get("debug")), options.get("fastmath", False)
+    flags: dict[str, Any] = {
+        "debug": debug,
+        "lineinfo": True,
+        "fastmath": fastmath,
+        "nvvm_options": {"fastmath": fastmath, "opt": 3 if options.get("opt", True) else 0},
+        "cc": COMPUTE_CAPABILITY,
+    }
+    if front_end() == "numba-cuda":
+        flags |= {"forceinline": options.get("forceinline", False), "max_registers": options.get("max_registers")}
+    else:
+        flags |= {"inline": options.get("inline", False) is True}
+    function = dispatcher.py_func
+    with without_device():
+        try:
+            from numba.core import types
+
+            result = compile_cuda(function, types.void, arg_types, **flags)
+            modules = list(result.library.llvm_strs)
+        except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
+            raise _type_error(error, dispatcher, arg_types) from error
+    entry = result.fndesc.llvm_func_name
+    llvm, parameters = _link(modules, entry)
+    code = function.__code__
+    names, _ = argument_names(dispatcher)
+    return KernelIR(
+        llvm=llvm,
+        entry=entry,
+        name=function.__name__,
+        file=code.co_filename,
+        first_line=code.co_firstlineno,
+        arg_names=names,
+        arg_types=arg_types,
+        fingerprint=_fingerprint(llvm, entry, options),
+        options=options,
+        parameters=parameters,
+        source_key=_source_key(dispatcher, arg_types, options),
+        exceptions=_exceptions(result.call_helper),
+        captured=tuple(getattr(result.library, "referenced_objects", {}).values()),
+    )
+
+
+def _link(modules: list[str], entry: str) -> tuple[str, tuple[str, ...]]:
+    """One module of several (numba keeps one per device function), and the LLVM types of the entry's parameters."""
+    import llvmlite.binding as llvm
+
+    first, *rest = [llvm.parse_assembly(text) for text in modules]
+    for module in rest:
+        first.link_in(module)
+    parameters = [str(argument.type) for argument in first.get_function(entry).arguments]
+    return str(first), tuple(parameters[1:])
+
+
+def _exceptions(call_helper: Any) -> Mapping[int, tuple]:
+    known = getattr(call_helper, "exceptions", None) or {}
+    return MappingProxyType({code: (kind, values or (), place) for code, (kind, values, place) in known.items()})
+
+
+# numba's unique number inside mangled names: B2v7 -> B2v; environment and file names never reach the code
+_UNIQUE = re.compile(r"B\d+v\d+")
+_DEBUG = re.compile(r",? ?!dbg !\d+|^source_filename.*$|^; .*$|^!.*$|^@_ZN08NumbaEnv.*$", re.MULTILINE)
+_ARRAY = re.compile(r"_cudapy_[sl]mem_\d+")
+
+
+def _fingerprint(llvm: str, entry: str, options: Mapping[str, Any]) -> str:
+    text = _DEBUG.sub("", _UNIQUE.sub("Bv", llvm.replace(entry, "entry")))
+    numbers: dict[str, str] = {}  # numba counts shared and local arrays per process
+    text = _ARRAY.sub(lambda m: numbers.setdefault(m[0], f"array_{len(numbers)}"), text)
+    settings = {k: v for k, v in options.items() if k not in ("extensions", "link")}
+    return hashlib.sha256(f"{sorted(settings.items())}{text}".encode()).hexdigest()[:32]
+
+
+def _source_key(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> str:
+    """Hash of what a reader of the source would call the same kernel; '' when a captured value has no stable text."""
+    try:
+        parts = _source_parts(dispatcher.py_func, set())
+    except (OSError, TypeError, ValueError):
+        return ""
+    settings = sorted((k, v) for k, v in options.items() if k not in ("extensions", "link", "inline", "forceinline"))
+    return hashlib.sha256(repr((parts, [str(t) for t in arg_types], settings)).encode()).hexdigest()[:32]
+
+
+def _source_parts(function: Any, seen: set) -> list:
+    """The function's syntax tree and the values of the names it takes from outside, device functions included."""
+    import ast
+    import textwrap
+    from types import ModuleType
+
+    if function in seen:
+        return []
+    seen.add(function)
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    tree.decorator_list = []  # type: ignore[attr-defined]
+    parts: list = [ast.dump(tree)]
+    outside = inspect.getclosurevars(function)
+    for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
+        inner = getattr(value, "py_func", None)
+        if inner is not None:
+            parts.append((name, _source_parts(inner, seen)))
+        elif isinstance(value, (ModuleType, type)) or callable(value):
+            parts.append((name, getattr(value, "__name__", str(value))))
+        elif hasattr(value, "tobytes"):
+            parts.append((name, str(value.dtype), value.shape, value.tobytes()))
+        elif isinstance(value, (bool, int, float, complex, str, tuple, frozenset)):
+            parts.append((name, repr(value)))
+        else:
+            raise ValueError(name)
+    return parts
+
+
+# ------------------------------------------------------------------------------------- numba without a device, for a moment
+
+
+class _Stub:
+    """An object with the attributes given."""
+
+    def __init__(self, **attributes: Any):
+        self.__dict__.update(attributes)
+
+
+_DEVICE = _Stub(compute_capability=COMPUTE_CAPABILITY, id=0, supports_float16=True, supports_bfloat16=True, supports_fp8=False)
+_CONTEXT = _Stub(device=_DEVICE)
+_NVVM = _Stub(data_layout=DATA_LAYOUT, get_ir_version=lambda: (2, 0, 3, 2), get_version=lambda: (2, 0))
+
+
+@contextlib.contextmanager
+def without_device() -> Iterator[None]:
+    """Inside, numba compiles for COMPUTE_CAPABILITY and asks neither driver nor libNVVM. Restores everything on exit.
+
+    Device functions are compiled with line information into overload tables of our own: nothing made here is left in the
+    learner's dispatchers, where a real GPU would find it, and nothing made for a GPU is taken from there.
+    """
+    import numba.cuda.api as api
+    from numba.cuda.cudadrv import nvvm
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    lent: dict[Any, OrderedDict] = {}
+    compile_device = CUDADispatcher.compile_device
+
+    def compile_device_here(self: Any, args: tuple, return_type: Any = None) -> Any:
+        if self not in lent:
+            lent[self] = self.overloads
+            self.overloads = _DEVICE_OVERLOADS.setdefault(self, OrderedDict())
+        options, self.targetoptions = self.targetoptions, {**self.targetoptions, "lineinfo": True}
+        try:
+            return compile_device(self, args, return_type)
+        finally:
+            self.targetoptions = options
+
+    with _LOCK, numba_lock(), contextlib.ExitStack() as stack:
+        stack.enter_context(replaced(api, "current_context", lambda devnum=None: _CONTEXT))
+        stack.enter_context(replaced(nvvm, "NVVM", lambda: _NVVM))
+        _repair_min_max()
+        stack.enter_context(replaced(CUDADispatcher, "compile_device", compile_device_here))
+        try:
+            yield
+        finally:
+            for dispatcher, overloads in lent.items():
+                dispatcher.overloads = overloads
+
+
+def numba_lock() -> Any:
+    """numba's own compiler lock (numba-cuda has one of its own)."""
+    import numba.cuda.dispatcher as module
+
+    return module.global_compiler_lock
+
+
+@contextlib.contextmanager
+def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
+    """`holder.name` is `value` inside; afterwards what it was."""
+    missing = object()
+    before = vars(holder).get(name, missing)
+    setattr(holder, name, value)
+    try:
+        yield
+    finally:
+        if before is missing:
+            delattr(holder, name)
+        else:
+            setattr(holder, name, before)
+
+
+_REPAIRED = False
+
+
+def _repair_min_max() -> None:
+    """numba's built-in numba.cuda picks the CPU's max(*x) overload, which its CUDA pipeline cannot compile.
+
+    Scalars and tuples get templates of the CUDA target, as numba-cuda has them. Installed at the first compilation, into
+    numba's CUDA target only. float32 and float64 pairs keep numba's own __nv_fmax lowering.
+    """
+    global _REPAIRED
+    if _REPAIRED or front_end() == "numba-cuda":
+        return
+    _REPAIRED = True
+    from numba.core import cgutils, types
+    from numba.core.imputils import Registry as Lowerings
+    from numba.core.typing.templates import AbstractTemplate, Registry, signature
+    from numba.cpython.builtins import do_minmax
+    from numba.cuda.descriptor import cuda_target
+
+    typings, lowerings = Registry(), Lowerings()
+    ordered = (types.Number, types.NPDatetime, types.NPTimedelta)
+
+    def install(function: Any, compare: Any) -> None:
+        class MinMax(AbstractTemplate):
+            key = function
+            metadata = {"target": "cuda"}
+
+            def generic(self, args: tuple, kws: dict) -> Any:
+                kinds = list(args[0]) if len(args) == 1 and isinstance(args[0], types.BaseTuple) else args
+                if kws or not kinds or not all(isinstance(kind, ordered) for kind in kinds) or kinds is args and len(args) < 2:
+                    return None
+                result = self.context.unify_types(*kinds)
+                return None if result is None else signature(result, *args)
+
+        typings.register_global(function)(MinMax)
+
+        @lowerings.lower(function, types.BaseTuple)
+        def of_tuple(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return do_minmax(context, builder, list(sig.args[0]), cgutils.unpack_tuple(builder, args[0]), compare)
+
+        @lowerings.lower(function, types.VarArg(types.Any))
+        def of_scalars(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return do_minmax(context, builder, sig.args, args, compare)
+
+    install(max, operator.gt)
+    install(min, operator.lt)
+    for context, registry in ((cuda_target.typing_context, typings), (cuda_target.target_context, lowerings)):
+        context.refresh()
+        context.install_registry(registry)
+
+
+# ------------------------------------------------------------------------------------------------------------ type errors
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_NOISE = re.compile(
+    r"^(Failed in \w+ mode pipeline|There are \d+ candidate|\s*- Of which|\s*Overload (of|in) function|\s*With argument|\s*No match\.?$"
+    r"|During: |Enable logging|This is not usually|Please report|To see Python|\s*<source elided>|\s*\^|Unsupported functionality was found"
+    r"|https?://|For more information|More information|To find out|Known signatures|\s*Rejected as|\s*raised from|.*rejected in)"
+)
+
+
+def _type_error(error: Exception, dispatcher: Any, arg_types: tuple) -> KernelTypeError:
+    """numba's message cut down to what is wrong, at which line of the learner's, and what to try."""
+    text = _ANSI.sub("", str(error)) or type(error).__name__
+    kernel = dispatcher.py_func.__code__
+    file, line = _learners_place(text, error, kernel.co_filename, kernel.co_firstlineno)
+    what = _first_words(text)
+    names, _ = argument_names(dispatcher)
+    types = ", ".join(f"{n}: {t}" for n, t in zip(names, arg_types, strict=False))
+    source = linecache.getline(file, line).strip()
+    shown = f"\n    {source}" if source else ""
+    hint = _hint(text, dispatcher.py_func, source)
+    message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{what}'
+    return KernelTypeError(message + (f"\n{hint}" if hint else ""), file=file, line=line)
+
+
+def _learners_place(text: str, error: Exception, file: str, line: int) -> tuple[str, int]:
+    """The first place numba names that is not inside numba: innermost comes first. Cells appear as short or temporary names."""
+    places = [(m["file"], int(m["line"])) for m in _PLACE.finditer(text)]
+    loc = getattr(error, "loc", None)
+    if loc is not None:
+        places.append((str(loc.filename), int(loc.line)))
+    for name, number in places:
+        if "site-packages" in name or name.startswith("<unknown"):
+            continue
+        return (file if file.endswith(name.lstrip("./")) else name), number
+    return file, line
+
+
+def _first_words(text: str) -> str:
+    """At most five lines of what numba says, without its candidates, advice and locations."""
+    kept: list[str] = []
+    for raw in text.splitlines():
+        if raw.startswith("There are ") and "candidate" in raw:
+            break
+        if _PLACE.search(raw) and kept:
+            break
+        if not raw.strip() or _NOISE.match(raw) or _PLACE.match(raw.strip()):
+            continue
+        kept.append(raw.strip())
+    return "\n".join(kept[:5])
+
+
+def _hint(text: str, function: Any, source: str) -> str:
+    unknown = re.search(r"NameError: name '(\w+)' is not defined", text)
+    if unknown:
+        known = (*function.__code__.co_varnames, *function.__globals__)
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        return f"Did you mean {near[0]!r}?" if near else ""
+    if re.search(r"(shared|local)(\.|_)array", text + source) and "array" in source and "int64" in text:
+        return (
+            "The size of a shared or local array must be a compile-time constant: a literal, a global or a closure variable; "
+            "or 0, for dynamic shared memory."
+        )
+    if "No conversion from" in text and "return" in source or "CUDA kernel must have void return type" in text:
+        return "A kernel cannot return a value: write the result into an array argument."
+    if "Cannot modify readonly array" in text or "readonly" in text and "setitem" in text:
+        return "The array is read-only (array.flags.writeable is False)."
+    if "Cannot unify" in text:
+        return "One variable holds two types; give it one, for example np.float32(0)."
+    return ""
