@@ -19,28 +19,20 @@ FULL_MASK = 0xFFFFFFFF
 
 
 def field_work(n: int) -> Work:
-    return Work.read("x of each point: n*4", 4 * n) + Work.write("out: n*4", 4 * n)
+    return Work.read("points.x", 4 * n) + Work.write("out", 4 * n)
 
 
 def length_work(n: int) -> Work:
     """3 multiplies, 2 adds and a square root, counted as one FLOP."""
-    return Work.read("points: 3*n*4", 12 * n) + Work.write("out: n*4", 4 * n) + Work.flop("fp32", 6 * n)
+    return Work.read("points", 12 * n) + Work.write("out", 4 * n) + Work.flop("fp32", 6 * n)
 
 
 def row_work(rows: int, columns: int) -> Work:
-    return (
-        Work.read("a: rows*columns*4", 4 * rows * columns)
-        + Work.write("out: rows*4", 4 * rows)
-        + Work.flop("fp32", rows * max(0, columns - 1))
-    )
+    return Work.read("a", 4 * rows * columns) + Work.write("out", 4 * rows) + Work.flop("fp32", rows * max(0, columns - 1))
 
 
 def column_work(rows: int, columns: int) -> Work:
-    return (
-        Work.read("a: rows*columns*4", 4 * rows * columns)
-        + Work.write("out: columns*4", 4 * columns)
-        + Work.flop("fp32", columns * max(0, rows - 1))
-    )
+    return Work.read("a", 4 * rows * columns) + Work.write("out", 4 * columns) + Work.flop("fp32", columns * max(0, rows - 1))
 
 
 @cuda.jit

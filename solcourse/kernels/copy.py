@@ -14,11 +14,11 @@ OFFSET = 1
 
 
 def work(n: int) -> Work:
-    return Work.read("src: n*4", 4 * n) + Work.write("dst: n*4", 4 * n)
+    return Work.read("src", 4 * n) + Work.write("dst", 4 * n)
 
 
 def gather_work(n: int) -> Work:
-    return work(n) + Work.read("index: n*4", 4 * n)
+    return work(n) + Work.read("index", 4 * n)
 
 
 @cuda.jit

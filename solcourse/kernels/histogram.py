@@ -20,7 +20,7 @@ def reference(data: np.ndarray, bins: np.ndarray) -> np.ndarray:  # (n,) (BINS,)
 
 def work(n: int) -> Work:
     """The bins are read and written once; the data is one byte per element."""
-    return Work.read("data: n*1", n) + Work.read("bins: 256*4", 4 * BINS) + Work.write("bins: 256*4", 4 * BINS)
+    return Work.read("data", n) + Work.read("bins", 4 * BINS) + Work.write("bins", 4 * BINS)
 
 
 @cuda.jit

@@ -30,7 +30,7 @@ def reference(left: float, bottom: float, step: float, iterations: int, out: np.
 
 def work(rows: int, columns: int) -> Work:
     """Only what is written is compulsory: how many FLOPs a pixel takes depends on the picture (7 to 9 per iteration)."""
-    return Work.write("out: rows*columns*4", 4 * rows * columns)
+    return Work.write("out", 4 * rows * columns)
 
 
 @cuda.jit

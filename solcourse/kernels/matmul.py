@@ -31,12 +31,7 @@ def reference(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:  # (m,
 
 
 def work(m: int, n: int, k: int) -> Work:
-    return (
-        Work.read("A: m*k*4", 4 * m * k)
-        + Work.read("B: k*n*4", 4 * k * n)
-        + Work.write("C: m*n*4", 4 * m * n)
-        + Work.flop("fp32", 2 * m * n * k)
-    )
+    return Work.read("A", 4 * m * k) + Work.read("B", 4 * k * n) + Work.write("C", 4 * m * n) + Work.flop("fp32", 2 * m * n * k)
 
 
 @cuda.jit

@@ -22,7 +22,7 @@ def reference(x: np.ndarray, out: np.ndarray, degree: int) -> np.ndarray:  # (n,
 
 
 def work(n: int, degree: int = DEGREE) -> Work:
-    return Work.read("x: n*4", 4 * n) + Work.write("out: n*4", 4 * n) + Work.flop("fp32", 2 * degree * n)
+    return Work.read("x", 4 * n) + Work.write("out", 4 * n) + Work.flop("fp32", 2 * degree * n)
 
 
 @cuda.jit

@@ -20,7 +20,7 @@ BLOCKS = 8  # of the grid-stride launches
 
 
 def work(n: int) -> Work:
-    return Work.read("x: n*4", 4 * n) + Work.write("the sum: 4", 4) + Work.flop("fp32", max(0, n - 1))
+    return Work.read("x", 4 * n) + Work.write("sum", 4) + Work.flop("fp32", max(0, n - 1))
 
 
 @cuda.jit

@@ -29,7 +29,7 @@ def reference(x: np.ndarray, out: np.ndarray) -> np.ndarray:  # (rows, columns) 
 def work(rows: int, columns: int) -> Work:
     """Per element: compare, subtract, exp, add, divide, each counted as one FLOP."""
     size = rows * columns
-    return Work.read("x: rows*columns*4", 4 * size) + Work.write("out: rows*columns*4", 4 * size) + Work.flop("fp32", 5 * size)
+    return Work.read("x", 4 * size) + Work.write("out", 4 * size) + Work.flop("fp32", 5 * size)
 
 
 @cuda.jit

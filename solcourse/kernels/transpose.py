@@ -23,7 +23,7 @@ def reference(a: np.ndarray, out: np.ndarray) -> np.ndarray:  # (rows, columns) 
 
 def work(rows: int, columns: int) -> Work:
     size = 4 * rows * columns
-    return Work.read("a: rows*columns*4", size) + Work.write("out: rows*columns*4", size)
+    return Work.read("a", size) + Work.write("out", size)
 
 
 @cuda.jit

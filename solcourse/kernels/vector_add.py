@@ -16,7 +16,7 @@ def reference(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> np.ndarray:  # (
 
 
 def work(n: int) -> Work:
-    return Work.read("x: n*4", 4 * n) + Work.read("y: n*4", 4 * n) + Work.write("out: n*4", 4 * n) + Work.flop("fp32", n)
+    return Work.read("x", 4 * n) + Work.read("y", 4 * n) + Work.write("out", 4 * n) + Work.flop("fp32", n)
 
 
 @cuda.jit

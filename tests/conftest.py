@@ -1,0 +1,56 @@
+"""What every test may use: a launch on the engine, exact line look-up, and one seed."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20240229)
+
+
+@pytest.fixture(scope="session")
+def launch():
+    """launch(kernel[grid, block], *args, **options of engine.execute) -> EngineRun; arrays are written as on a GPU."""
+    from solcourse.simt import arguments, engine, frontend
+
+    def run(configured, *args, **options):
+        spec = frontend.launch_of(configured)
+        kernel = frontend.compile_kernel(spec.dispatcher, frontend.types_of(args))
+        bound = arguments.bind(kernel, args)
+        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, **options)
+        bound.write_back()
+        return result
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def line_of():
+    """line_of(kernel, "text") -> the number of the only line of the kernel that contains the text."""
+
+    def find(kernel, text: str) -> int:
+        lines, first = inspect.getsourcelines(getattr(kernel, "py_func", kernel))
+        found = [first + i for i, line in enumerate(lines) if text in line]
+        assert len(found) == 1, f"{text!r} is in {len(found)} lines of the kernel"
+        return found[0]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def counts_at(line_of):
+    """counts_at(run, kernel, "text") -> the Counts of that source line, which must have some."""
+
+    def counts(run, kernel, text: str):
+        line = line_of(kernel, text)
+        found = [entry for entry in run.lines if entry.line == line]
+        assert len(found) == 1, f"line {line} has {len(found)} entries among {sorted(entry.line for entry in run.lines)}"
+        assert text in found[0].text
+        return found[0].counts
+
+    return counts
