@@ -1,0 +1,42 @@
+"""Exercise 01: pay for what you use.
+
+Goal
+    `normalise` maps every number of an image, four float32 to a pixel (r, g, b, a), to (number - mean) * scale.
+    It is right at every size. It is also wasteful: each time a warp asks memory for something, its 32 lanes stand
+    16 bytes apart, and the one request pulls 16 sectors of 32 bytes where 4 would do. Make it pull 4.
+
+Requirements
+    - 4 sectors per request, for the loads and for the stores (counted on 2**20 pixels)
+    - the same work: every number read once, 2 float32 FLOPs on each, every result written once
+    - right for any number of pixels, in bounds, in one launch
+    Change the kernel and `launch` as you like; keep their names and their parameters.
+
+Hint 1
+    Coalescing is about the 32 lanes of a warp at one instant, not about what one thread does over time. Take lanes 0
+    and 1 of the first warp, in the first turn of the loop: which two numbers do they read? How far apart do these lie?
+
+Hint 2
+    No rule says one thread, one pixel. Neighbouring lanes should take neighbouring *numbers*. Without the loop over the
+    channels, how many threads do you need, and what must `launch` return then?
+
+Hint 3
+    Let thread t take number t of the image, counted row by row: that is channel t % 4 of pixel t // 4. There are
+    4 * n_pixels threads to guard and to launch. (Blocks of (4, 64) threads do the same; find out why.)
+"""
+
+from numba import cuda
+
+
+@cuda.jit
+def normalise(pixels, mean, scale, out):  # pixels (n_pixels, 4) float32, mean and scale float32, out (n_pixels, 4) float32
+    pixel = cuda.grid(1)
+    if pixel < out.shape[0]:
+        for channel in range(4):
+            out[pixel, channel] = (pixels[pixel, channel] - mean) * scale
+
+
+def launch(n_pixels):
+    """The grid and the block for an image of n_pixels: blocks, threads."""
+    threads = 256
+    blocks = (n_pixels + threads - 1) // threads
+    return blocks, threads

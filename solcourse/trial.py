@@ -1,0 +1,188 @@
+"""A learner's module against an Exercise: right, clean, and how much it moved. The definition of what a check does.
+
+Right: several odd sizes, random data, outputs poisoned before and guard zones around every array. Clean: no stray access, no barrier
+that cannot complete. Then the exact counts at one regular size. Nothing here depends on a device.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from solcourse import learner
+from solcourse.errors import KernelTypeError, LaunchError, OutOfBounds, RunawayKernel, SolcourseError, UnsupportedKernel
+from solcourse.grading import Exercise, Gate, GateSpec, number
+from solcourse.learner import LIMIT_S, Unfinished
+from solcourse.simt.records import EngineRun, Finding
+
+GUARD = 64  # elements before and after every array that belong to nobody
+POISON = 0xA5  # the byte outputs and guard zones are filled with; floats become a NaN that no arithmetic makes
+
+
+@dataclass
+class Trial:
+    """How far a module came. `run` is the counted launch; `problem` is what stopped it."""
+
+    correct: bool = False
+    clean: bool = False
+    gates: tuple[Gate, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    run: EngineRun | None = None
+    problem: Unfinished | None = None
+
+
+def trial(exercise: Exercise, module: ModuleType, limit_s: float = LIMIT_S) -> Trial:
+    """Tries a learner's module. Never raises for what the learner's code does."""
+    result = Trial()
+    try:
+        with _quiet():
+            _try(exercise, module, limit_s, result)
+    except Unfinished as problem:
+        result.problem = result.problem or problem
+    except OutOfBounds as error:  # BarrierError too
+        result.problem = Unfinished("bounds", str(error), error.line)
+        if error.finding is not None:
+            result.findings.append(error.finding)
+    except RunawayKernel as error:
+        result.problem = Unfinished("time", str(error), error.line)
+    except LaunchError as error:
+        result.problem = Unfinished("launch", str(error), error.line)
+    except (KernelTypeError, UnsupportedKernel) as error:
+        result.problem = Unfinished("compile", str(error), error.line)
+    except SolcourseError as error:
+        result.problem = Unfinished("error", str(error), getattr(error, "line", None))
+    return result
+
+
+def _try(exercise: Exercise, module: ModuleType, limit_s: float, result: Trial) -> None:
+    kernel = learner.kernel(module, exercise.kernel, list(exercise.arguments(1, np.random.default_rng(0))))
+    learner.function(module, exercise.launch)
+    for size in exercise.sizes:
+        problem = _judge(exercise, module, kernel, size, limit_s, result)
+        result.problem = result.problem or problem
+    result.clean = not any(finding.severity == "error" for finding in result.findings)
+    if result.problem:
+        return
+    result.problem = _judge(exercise, module, kernel, exercise.gate_size, limit_s, result)
+    result.correct = result.problem is None
+    if result.run is not None and result.correct:
+        specs: tuple[GateSpec, ...] = exercise.gates(exercise.gate_size)
+        if not specs:
+            raise SolcourseError("An exercise without gates would pass anything.")
+        result.gates = tuple(spec.judge(result.run, module.__file__ or "") for spec in specs)
+
+
+def _judge(exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit_s: float, result: Trial) -> Unfinished | None:
+    """One launch; what is wrong with what it left behind. Keeps the run and its findings in `result`."""
+    rng = np.random.default_rng([zlib.crc32(exercise.kernel.encode()), size])
+    given = exercise.arguments(size, rng)
+    guarded = {name: _Guarded(value, poisoned=name in exercise.outputs) for name, value in given.items()}
+    launched = _configured(exercise, module, kernel, size, limit_s)
+    result.run = execute(launched, tuple(g.value for g in guarded.values()), limit_s)
+    result.findings.extend(finding for finding in result.run.findings if finding not in result.findings)
+    where = f"{_size_name(module, exercise)} = {number(size)}"
+    for name, guard in guarded.items():
+        if not guard.intact():
+            return Unfinished("bounds", f"The memory around {name} was written to ({where}).")
+        if name not in exercise.outputs and not _same_bits(guard.value, given[name]):
+            return Unfinished("result", f"The kernel changed its input {name} ({where}).", _store_line(result.run, module))
+    expected = exercise.reference(**given)
+    for name in exercise.outputs:
+        wrong = _difference(name, guarded[name].value, expected[name], exercise)
+        if wrong:
+            return Unfinished("result", f"{wrong} ({where}).", _store_line(result.run, module))
+    return None
+
+
+def execute(configured: Any, args: tuple, limit_s: float) -> EngineRun:
+    """Runs a launch on the engine, counted, and writes its outputs back. Raises what the engine raises."""
+    from solcourse.simt import arguments, engine, frontend
+
+    spec = frontend.launch_of(configured)
+    kernel_ir = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
+    bound = arguments.bind(kernel_ir, args)
+    run = engine.execute(kernel_ir, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, limit_s=limit_s)
+    bound.write_back()
+    return run
+
+
+def _configured(exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit_s: float) -> Any:
+    """kernel[grid, block] as the learner's launch function wants it for a size."""
+    launch = learner.function(module, exercise.launch)
+    path = Path(module.__file__ or "")
+    dims = learner.limited(lambda: launch(size), path, f"calling {exercise.launch}({size})", limit_s)
+    said, line = f"{exercise.launch}({size}) returned {dims!r}", launch.__code__.co_firstlineno
+    if not isinstance(dims, tuple) or not 2 <= len(dims) <= 4:
+        raise Unfinished("launch", f"{said}; wanted: blocks, threads.", line)
+    if any(isinstance(n, float) for d in dims[:2] for n in (d if isinstance(d, (tuple, list)) else (d,))):
+        raise Unfinished("launch", f"{said}; blocks and threads are whole numbers: divide with //.", line)
+    try:
+        return kernel[dims]
+    except (TypeError, ValueError) as error:
+        raise Unfinished("launch", f"{said}; numba says: {error}.", line) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """numba advises against launches below 128 blocks; odd sizes are small on purpose."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Grid size .* will likely result in GPU under-utilization")
+        yield
+
+
+class _Guarded:
+    """An argument to hand to a kernel: an array is copied into the middle of a larger buffer, a scalar is itself."""
+
+    def __init__(self, value: Any, poisoned: bool):
+        self.value = value
+        self.buffer: np.ndarray | None = None
+        if isinstance(value, np.ndarray):
+            self.buffer = np.full((value.size + 2 * GUARD) * value.itemsize, POISON, np.uint8)
+            self.value = self.buffer.view(value.dtype)[GUARD : GUARD + value.size].reshape(value.shape)
+            if not poisoned:
+                self.value[...] = value
+
+    def intact(self) -> bool:
+        if self.buffer is None:
+            return True
+        edge = GUARD * self.value.itemsize
+        return bool((self.buffer[:edge] == POISON).all() and (self.buffer[-edge:] == POISON).all())
+
+
+def _same_bits(left: Any, right: Any) -> bool:
+    return np.asarray(left).tobytes() == np.asarray(right).tobytes()
+
+
+def _difference(name: str, got: np.ndarray, expected: np.ndarray, exercise: Exercise) -> str:
+    """What is wrong with an output, '' when nothing is."""
+    untouched = (np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, -1) == POISON).all(axis=-1)
+    close = np.isclose(got, expected, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True)
+    if close.all():
+        return ""
+    missing = untouched & ~close
+    wrong = missing if missing.any() else ~close
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    element = f"{name}[{', '.join(map(str, index))}]"
+    share = f"{number(int(wrong.sum()))} of {number(wrong.size)} elements"
+    if missing.any():
+        return f"{element} was never written, one of {share}"
+    return f"{element} is {got[index]:.6g} and should be {expected[index]:.6g}; {share} are wrong"
+
+
+def _store_line(run: EngineRun, module: ModuleType) -> int | None:
+    lines = [line for line in run.lines if line.file == module.__file__ and line.counts.global_store.requests]
+    return max(lines, key=lambda line: line.counts.global_store.bytes).line if lines else None
+
+
+def _size_name(module: ModuleType, exercise: Exercise) -> str:
+    """What the learner's launch function calls the size."""
+    return next(iter(inspect.signature(getattr(module, exercise.launch)).parameters), "size")
