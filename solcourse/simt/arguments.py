@@ -52,9 +52,12 @@ class BoundArguments:
     keep: tuple[Any, ...] = field(default=(), repr=False)
 
 
-def bind(kernel: KernelIR, args: tuple) -> BoundArguments:
-    """Flatten `args` for a compiled kernel. Raises LaunchError: wrong count, wrong type, or non-contiguous host array."""
-    binder = _Binder(kernel)
+def bind(kernel: KernelIR, args: tuple, *, private: bool = False) -> BoundArguments:
+    """Flatten `args` for a compiled kernel. private: all memory is copied and nothing is ever written back.
+
+    Raises LaunchError: wrong count, wrong type, or (NonContiguousArray, also a ValueError) a host array with gaps.
+    """
+    binder = _Binder(kernel, private)
     for i, (kind, value) in enumerate(zip(kernel.arg_types, args, strict=True)):
         name = kernel.arg_names[i] if i < len(kernel.arg_names) else f"args[{i - len(kernel.arg_names)}]"
         binder.add(name, kind, value)
@@ -67,8 +70,8 @@ def bind(kernel: KernelIR, args: tuple) -> BoundArguments:
 class _Binder:
     """Collects flattened values; arrays wait until all are known, since overlapping ones have to be copied."""
 
-    def __init__(self, kernel: KernelIR):
-        self.kernel = kernel
+    def __init__(self, kernel: KernelIR, private: bool):
+        self.kernel, self.private = kernel, private
         self.flat: list[int | float | _Pointer] = []
         self.host: list[_Pointer] = []
         self.device: dict[int, Allocation] = {}
@@ -105,11 +108,13 @@ class _Binder:
 
     def device_memory(self, name: str, value: Any) -> _Pointer:
         owner, view = value.engine_owner, value.engine_view
-        whole = view.nbytes == owner.nbytes
-        shape = view.shape if whole else (owner.nbytes // max(1, view.dtype.itemsize),)
-        if owner.ctypes.data not in self.device:
-            self.device[owner.ctypes.data] = Allocation(name, owner.ctypes.data, owner.nbytes, view.dtype.itemsize, shape, owner)
-        return _Pointer(name, view)
+        key = int(owner.ctypes.data)
+        if key not in self.device:
+            whole = view.nbytes == owner.nbytes
+            shape = view.shape if whole else (owner.nbytes // max(1, view.dtype.itemsize),)
+            memory = owner.copy() if self.private else owner
+            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, view.dtype.itemsize, shape, memory)
+        return _Pointer(name, view, shift=self.device[key].address - key)
 
     def host_memory(self, name: str, view: np.ndarray, hint: str) -> _Pointer:
         core = view[tuple(0 if stride == 0 else slice(None) for stride in view.strides)] if view.size and 0 in view.strides else view
@@ -129,7 +134,7 @@ class _Binder:
         if len(values) != len(self.kernel.parameters):
             raise LaunchError(f"{self.kernel.name}: {len(values)} argument parts for {len(self.kernel.parameters)} parameters.")
         host = [Allocation(p.name, p.address, p.core.nbytes, p.view.dtype.itemsize, p.view.shape, p.core) for p in self.host]
-        after = tuple(self.after)
+        after = () if self.private else tuple(self.after)
 
         def write_back() -> None:
             for action in after:
@@ -140,9 +145,9 @@ class _Binder:
 
     def separate_overlaps(self) -> None:
         """A GPU holds a copy per host argument; memory is only shared here where nobody could tell."""
-        private = {id(p) for p in self.host if p.hint == "In"}
+        private = {id(p) for p in self.host if p.hint == "In" or self.private}
         reach, last = -1, 0
-        for start, stop, key in sorted((p.address, p.address + p.core.nbytes, id(p)) for p in self.host if p.core.nbytes and not p.unified):
+        for start, stop, key in sorted((p.address, p.address + p.core.nbytes, id(p)) for p in self.host if p.core.nbytes):
             if start < reach:
                 private |= {key, last}
             if stop > reach:
@@ -157,14 +162,13 @@ class _Binder:
 class _Pointer:
     """The data pointer of one argument: `view` as passed, `core` without broadcast dimensions (what is in memory)."""
 
-    def __init__(self, name: str, view: np.ndarray, core: np.ndarray | None = None, hint: str = "InOut"):
-        self.name, self.view, self.hint = name, view, hint
+    def __init__(self, name: str, view: np.ndarray, core: np.ndarray | None = None, hint: str = "InOut", shift: int = 0):
+        self.name, self.view, self.hint, self.shift = name, view, hint, shift
         self.core: np.ndarray = view if core is None else core
-        self.unified = hasattr(view, "device_setup")  # mapped and managed arrays: one memory for host and device
 
     @property
     def address(self) -> int:
-        return int(self.core.ctypes.data)
+        return int(self.core.ctypes.data) + self.shift
 
     def detach(self) -> np.ndarray:
         """Move to a private copy with the same strides; returns the original memory."""
@@ -201,7 +205,7 @@ def _copy_back(pointer: _Pointer, original: np.ndarray) -> None:
 
 
 def _assign_record(record: Any, pointer: _Pointer) -> None:
-    for field_name in pointer.core.dtype.names:
+    for field_name in pointer.core.dtype.names or ():
         record[field_name] = pointer.core[field_name]
 
 
@@ -215,7 +219,7 @@ def _flatten_integer(binder: _Binder, name: str, kind: Any, value: Any) -> None:
 
 def _flatten_float(binder: _Binder, name: str, kind: Any, value: Any) -> None:
     try:
-        number = {16: np.float16, 32: np.float32, 64: np.float64}[kind.bitwidth](value)
+        number = np.dtype(f"f{kind.bitwidth // 8}").type(value)
     except (TypeError, ValueError) as error:
         raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
     is_bits = kind.bitwidth == 16 and binder.kernel.parameters[len(binder.flat)].startswith("i")

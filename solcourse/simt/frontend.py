@@ -15,11 +15,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
+import importlib
 import inspect
 import linecache
 import operator
+import os
 import re
 import threading
+import traceback
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -47,6 +50,7 @@ class KernelIR:
     llvm         numba's unoptimised NVPTX LLVM IR, every linked device function in the same module
     entry        name of the kernel's function in it; parameters: %.ret, then one per flattened argument part
     parameters   LLVM types of the parameters after %.ret
+    static_shared_bytes  declared, before any optimisation
     fingerprint  of the IR without names, paths and line numbers: equal kernels have equal fingerprints
     source_key   of the Python source, its constants, argument types and options: equal on both front ends, "" if unknown
     exceptions   status code -> (exception class, arguments, (function, file, line) or None) that the entry can return; a GPU
@@ -64,6 +68,7 @@ class KernelIR:
     fingerprint: str
     options: Mapping[str, Any]
     parameters: tuple[str, ...] = ()
+    static_shared_bytes: int = 0
     source_key: str = ""
     exceptions: Mapping[int, tuple] = field(default_factory=dict, repr=False)
     captured: tuple[Any, ...] = field(default=(), repr=False)
@@ -130,7 +135,7 @@ def launch_spec(dispatcher: Any, grid: Any, block: Any, stream: Any = 0, dynamic
             if value > limit:
                 raise LaunchError(f"{where}: the {what} has {axis} = {value:,}; CUDA's limit is {limit:,}.{swap}")
     if _product(block) > MAX_BLOCK_THREADS:
-        sizes = " x ".join(str(v) for v in _short(block)) if isinstance(_short(block), tuple) else str(block[0])
+        sizes = " x ".join(str(v) for v in block if v != 1)
         raise LaunchError(f"{where}: {sizes} = {_product(block):,} threads per block; CUDA's limit is {MAX_BLOCK_THREADS}.{swap}")
     if not _is_integer(dynamic_shared_bytes) or dynamic_shared_bytes < 0:
         raise LaunchError(f"{where}: dynamic shared memory is a number of bytes, 0 or more; got {dynamic_shared_bytes!r}.")
@@ -182,7 +187,8 @@ def argument_types(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
             types.append(dispatcher.typeof_pyval(value))
         except Exception as error:  # numba raises several unrelated classes here
             name = names[i] if i < len(names) else f"argument {i}"
-            raise LaunchError(f"Argument {name!r} is a {type(value).__name__}, which kernels cannot take. {_ACCEPTED}") from error
+            what = _article(type(value).__name__)
+            raise LaunchError(f"Argument {name!r} is {what}, which kernels cannot take. {_ACCEPTED}") from error
     return tuple(types)
 
 
@@ -197,13 +203,27 @@ def argument_names(dispatcher: Any) -> tuple[tuple[str, ...], bool]:
 
 
 def _refuse_hopeless(name: str, value: Any) -> None:
-    if isinstance(value, (list, dict, set, str, bytes)) or value is None:
-        cure = f" Try np.asarray({name})." if isinstance(value, list) else ""
-        raise LaunchError(f"Argument {name!r} is a {type(value).__name__}, which kernels cannot take. {_ACCEPTED}{cure}")
-    if hasattr(value, "to_numpy"):
-        raise LaunchError(f"Argument {name!r} is a {type(value).__name__}. {_ACCEPTED} Try .to_numpy().")
-    if hasattr(value, "__cuda_array_interface__") and not hasattr(value, "engine_owner") and not hasattr(value, "__array_interface__"):
-        raise LaunchError(f"Argument {name!r} lives in a real GPU's memory, which the engine cannot read; copy it to the host first.")
+    """Values that numba types but cannot pass, or refuses obscurely."""
+    what, cure = type(value).__name__, ""
+    if value is None or isinstance(value, (dict, set, str, bytes)):
+        what = "None" if value is None else what
+    elif isinstance(value, list):
+        cure = f" Try np.asarray({name})."
+    elif hasattr(value, "to_numpy"):
+        cure = " Try .to_numpy()."
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        what = "an integer of more than 64 bits"
+    elif getattr(getattr(value, "dtype", None), "hasobject", False):
+        what = "an array of Python objects (dtype=object)"
+    elif hasattr(value, "__cuda_array_interface__") and not hasattr(value, "engine_owner") and not hasattr(value, "__array_interface__"):
+        what, cure = f"{what} in a real GPU's memory", " Copy it to the host first."
+    else:
+        return
+    raise LaunchError(f"Argument {name!r} is {_article(what)}, which kernels cannot take here. {_ACCEPTED}{cure}")
+
+
+def _article(what: str) -> str:
+    return what if what == "None" or what.startswith("an ") else f"{'an' if what[0] in 'aeiou' else 'a'} {what}"
 
 
 def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
@@ -211,8 +231,7 @@ def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
     overloads = list(dispatcher.overloads.values())
     if dispatcher.specialized or len(overloads) == 1:
         return tuple(overloads[0].argument_types)
-    import numba.cuda.dispatcher as module
-
+    module: Any = importlib.import_module("numba.cuda.dispatcher")
     extra = {}
     if hasattr(module, "_LAUNCH_CONFIG_KW"):
         extra = {module._LAUNCH_CONFIG_KW: None}
@@ -257,9 +276,7 @@ def front_end() -> str:
 
 def require_compiler() -> None:
     """Raises SolcourseError where numba's CUDA simulator has replaced its compiler."""
-    from numba.core import config
-
-    if config.ENABLE_CUDASIM:
+    if importlib.import_module("numba.core.config").ENABLE_CUDASIM:
         raise SolcourseError(
             "NUMBA_ENABLE_CUDASIM is set, so numba.cuda is numba's own (slow) simulator and has no compiler. "
             "Unset the variable NUMBA_ENABLE_CUDASIM (or cuda_sim in .numba_config.yaml) and restart Python; solcourse needs no GPU either."
@@ -289,6 +306,8 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
     else:
         flags |= {"inline": options.get("inline", False) is True}
     function = dispatcher.py_func
+    if inspect.isgeneratorfunction(function):
+        raise _type_error(TypeError("a kernel cannot be a generator (it contains yield)"), dispatcher, arg_types)
     with without_device():
         try:
             from numba.core import types
@@ -298,7 +317,7 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
             raise _type_error(error, dispatcher, arg_types) from error
     entry = result.fndesc.llvm_func_name
-    llvm, parameters = _link(modules, entry)
+    llvm, parameters, static_shared_bytes = _link(modules, entry)
     code = function.__code__
     names, _ = argument_names(dispatcher)
     return KernelIR(
@@ -312,21 +331,24 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         fingerprint=_fingerprint(llvm, entry, options),
         options=options,
         parameters=parameters,
+        static_shared_bytes=static_shared_bytes,
         source_key=_source_key(dispatcher, arg_types, options),
         exceptions=_exceptions(result.call_helper),
         captured=tuple(getattr(result.library, "referenced_objects", {}).values()),
     )
 
 
-def _link(modules: list[str], entry: str) -> tuple[str, tuple[str, ...]]:
-    """One module of several (numba keeps one per device function), and the LLVM types of the entry's parameters."""
+def _link(modules: list[str], entry: str) -> tuple[str, tuple[str, ...], int]:
+    """One module of several (numba keeps one per device function), the entry's LLVM parameter types, bytes of static shared memory."""
     import llvmlite.binding as llvm
 
     first, *rest = [llvm.parse_assembly(text) for text in modules]
     for module in rest:
         first.link_in(module)
     parameters = [str(argument.type) for argument in first.get_function(entry).arguments]
-    return str(first), tuple(parameters[1:])
+    data = llvm.create_target_data(DATA_LAYOUT)
+    shared = [v for v in first.global_variables if "addrspace(3)" in str(v.type) or "addrspace(3)" in str(v).split("global")[0]]
+    return str(first), tuple(parameters[1:]), sum(data.get_abi_size(v.global_value_type) for v in shared)
 
 
 def _exceptions(call_helper: Any) -> Mapping[int, tuple]:
@@ -487,7 +509,8 @@ def _repair_min_max() -> None:
             metadata = {"target": "cuda"}
 
             def generic(self, args: tuple, kws: dict) -> Any:
-                kinds = list(args[0]) if len(args) == 1 and isinstance(args[0], types.BaseTuple) else args
+                only: Any = args[0] if len(args) == 1 else None
+                kinds = list(only) if isinstance(only, types.BaseTuple) else args
                 if kws or not kinds or not all(isinstance(kind, ordered) for kind in kinds) or kinds is args and len(args) < 2:
                     return None
                 result = self.context.unify_types(*kinds)
@@ -515,53 +538,75 @@ def _repair_min_max() -> None:
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_NOISE = re.compile(
-    r"^(Failed in \w+ mode pipeline|There are \d+ candidate|\s*- Of which|\s*Overload (of|in) function|\s*With argument|\s*No match\.?$"
-    r"|During: |Enable logging|This is not usually|Please report|To see Python|\s*<source elided>|\s*\^|Unsupported functionality was found"
-    r"|https?://|For more information|More information|To find out|Known signatures|\s*Rejected as|\s*raised from|.*rejected in)"
+_SIGNATURE = re.compile(r"No implementation of function Function\(<.*?>\) found for signature:\s*>>> (.*)")
+_END = re.compile(
+    r"^\s*(There are \d+ candidate|Enable logging|This is not usually|To see Python|https?://|For more information)", re.MULTILINE
 )
+_NOISE = re.compile(r"^(Failed in \w+ mode pipeline|During: |Unsupported functionality was found|raised from|<source elided>|\^)")
 
 
 def _type_error(error: Exception, dispatcher: Any, arg_types: tuple) -> KernelTypeError:
     """numba's message cut down to what is wrong, at which line of the learner's, and what to try."""
     text = _ANSI.sub("", str(error)) or type(error).__name__
     kernel = dispatcher.py_func.__code__
-    file, line = _learners_place(text, error, kernel.co_filename, kernel.co_firstlineno)
-    what = _first_words(text)
+    file, line = _learners_place(text, error) or (kernel.co_filename, kernel.co_firstlineno)
     names, _ = argument_names(dispatcher)
     types = ", ".join(f"{n}: {t}" for n, t in zip(names, arg_types, strict=False))
     source = linecache.getline(file, line).strip()
     shown = f"\n    {source}" if source else ""
     hint = _hint(text, dispatcher.py_func, source)
-    message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{what}'
+    message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{_first_words(text)}'
     return KernelTypeError(message + (f"\n{hint}" if hint else ""), file=file, line=line)
 
 
-def _learners_place(text: str, error: Exception, file: str, line: int) -> tuple[str, int]:
-    """The first place numba names that is not inside numba: innermost comes first. Cells appear as short or temporary names."""
-    places = [(m["file"], int(m["line"])) for m in _PLACE.finditer(text)]
-    loc = getattr(error, "loc", None)
-    if loc is not None:
-        places.append((str(loc.filename), int(loc.line)))
-    for name, number in places:
-        if "site-packages" in name or name.startswith("<unknown"):
-            continue
-        return (file if file.endswith(name.lstrip("./")) else name), number
-    return file, line
+def _learners_place(text: str, error: BaseException) -> tuple[str, int] | None:
+    """The first place named in numba's message, else in its traceback, that is not inside a package: innermost first."""
+    for found in _PLACE.finditer(text):
+        name = found["file"]  # numba prints it relative to the working folder
+        path = name if name.startswith("<") else os.path.abspath(name)
+        if _is_learners(path):
+            return path, int(found["line"])
+    chain: list[BaseException] = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+        chain.append(before)
+    for link in reversed(chain):
+        for frame, _ in reversed(list(traceback.walk_tb(link.__traceback__))):
+            for holder in (frame.f_locals.get(name) for name in ("inst", "expr", "constraint", "self")):
+                loc = getattr(holder, "loc", None)
+                if loc is not None and getattr(loc, "line", None) and _is_learners(str(loc.filename)):
+                    return str(loc.filename), int(loc.line)
+    return None
+
+
+def _is_learners(path: str) -> bool:
+    return "site-packages" not in path and not path.startswith("<unknown")
 
 
 def _first_words(text: str) -> str:
-    """At most five lines of what numba says, without its candidates, advice and locations."""
+    """At most four lines of what numba says, without its candidates, advice and locations."""
+    text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", _SIGNATURE.sub(r"No implementation of \1", text))
+    end = _END.search(text)
+    lines = [line.strip() for line in text[: end.start() if end else None].splitlines()]
     kept: list[str] = []
-    for raw in text.splitlines():
-        if raw.startswith("There are ") and "candidate" in raw:
+    for line in lines:
+        if _PLACE.search(line):
             break
-        if _PLACE.search(raw) and kept:
-            break
-        if not raw.strip() or _NOISE.match(raw) or _PLACE.match(raw.strip()):
-            continue
-        kept.append(raw.strip())
-    return "\n".join(kept[:5])
+        if line and not _NOISE.match(line):
+            kept.append(line)
+    return "\n".join(kept[:4])
+
+
+_HINTS = (  # (pattern in numba's message, pattern in the source line, what to try); the first that fits wins
+    (r"array\(.*int\d+, class", r"(shared|local)\.array", "The size of a shared or local array must be a compile-time constant: "
+     "a literal, a global or a closure variable; or 0, for dynamic shared memory."),
+    (r"No conversion from .* to none", r"return|yield", "A kernel cannot return a value: write the result into an array argument."),
+    (r"readonly array", "", "The array is read-only (array.flags.writeable is False)."),
+    (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),
+    (r"Cannot unify", "", "One variable holds two types; give it one, for example np.float32(0)."),
+    (r"exception_match", "", "Kernels cannot catch exceptions."),
+    (r"list\(undefined\)|ListType|reflected list", "", "Kernels have no lists; use cuda.local.array or cuda.shared.array."),
+    (r"Cannot determine Numba type of <class 'function'>", "", "Functions called by a kernel need @cuda.jit(device=True)."),
+)  # fmt: skip
 
 
 def _hint(text: str, function: Any, source: str) -> str:
@@ -570,15 +615,4 @@ def _hint(text: str, function: Any, source: str) -> str:
         known = (*function.__code__.co_varnames, *function.__globals__)
         near = difflib.get_close_matches(unknown[1], known, n=1)
         return f"Did you mean {near[0]!r}?" if near else ""
-    if re.search(r"(shared|local)(\.|_)array", text + source) and "array" in source and "int64" in text:
-        return (
-            "The size of a shared or local array must be a compile-time constant: a literal, a global or a closure variable; "
-            "or 0, for dynamic shared memory."
-        )
-    if "No conversion from" in text and "return" in source or "CUDA kernel must have void return type" in text:
-        return "A kernel cannot return a value: write the result into an array argument."
-    if "Cannot modify readonly array" in text or "readonly" in text and "setitem" in text:
-        return "The array is read-only (array.flags.writeable is False)."
-    if "Cannot unify" in text:
-        return "One variable holds two types; give it one, for example np.float32(0)."
-    return ""
+    return next((hint for said, at, hint in _HINTS if re.search(said, text) and re.search(at, source)), "")
