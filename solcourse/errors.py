@@ -1,17 +1,17 @@
 """Every error a user of solcourse can meet, as one tree.
 
-    SolcourseError
-    ├── KernelError              something about the kernel itself
-    │   ├── KernelTypeError      numba cannot type or lower it; names the learner's line
-    │   ├── UnsupportedKernel    valid numba.cuda that the engine does not execute yet; raised before anything ran
-    │   ├── LaunchError          wrong grid, block, shared memory, or arguments
-    │   ├── OutOfBounds          a stray memory access, found while running
-    │   ├── BarrierError         a barrier that can never complete
-    │   └── RunawayKernel        a loop that did not end, or Ctrl-C
-    ├── UnknownName              a device, exercise, panel ... that does not exist; offers the nearest name
-    ├── NoGPU                    a measurement was asked for where there is no GPU
-    ├── CourseNotFound           no folder with exercises/ and solutions/ above the working folder
-    └── WorkError                an impossible ledger, time, or rate
+SolcourseError
+├── KernelError              something about the kernel itself
+│   ├── KernelTypeError      numba cannot type or lower it; names the learner's line
+│   ├── UnsupportedKernel    valid numba.cuda that the engine does not execute yet; raised before anything ran
+│   ├── LaunchError          wrong grid, block, shared memory, or arguments
+│   ├── OutOfBounds          a stray memory access, found while running
+│   ├── BarrierError         a barrier that can never complete
+│   └── RunawayKernel        a loop that did not end, or Ctrl-C
+├── UnknownName              a device, exercise, panel ... that does not exist; offers the nearest name
+├── NoGPU                    a measurement was asked for where there is no GPU
+├── CourseNotFound           no folder with exercises/ and solutions/ above the working folder
+└── WorkError                an impossible ledger, time, or rate
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ class UnknownName(SolcourseError, KeyError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]):
         known = list(known)
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.3)
         lower = {k.lower(): k for k in known}
+        wanted = str(name).strip().lower()
+        near = [k for low, k in lower.items() if wanted and wanted in low][:1]  # "T4" is nearer to "Tesla T4" than to "L4"
+        near = near or difflib.get_close_matches(str(name), known, n=1, cutoff=0.3)
         near = near or [lower[m] for m in difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.3)]
         hint = f" Did you mean {near[0]!r}?" if near else ""
         super().__init__(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(known)}.")

@@ -246,6 +246,12 @@ def _read(name: str, row: Mapping[str, Any], doubt: Mapping[str, str]) -> _Draft
     return draft
 
 
+def _flag_derived_peaks(draft: _Draft, row: Mapping[str, Any]) -> None:
+    """Tensor peaks whose source says that they were derived from a relative's rate are in doubt as a whole."""
+    if row.get("src_perf", "").startswith("derived"):
+        draft.flagged.update(column for column in PEAK_COLUMNS.values() if "_tensor_" in column and column in row)
+
+
 def _number(value: float | str) -> float:
     return float(value.removeprefix("~")) if isinstance(value, str) else float(value)
 
@@ -290,6 +296,7 @@ def _table() -> Mapping[str, Device]:
     table = {}
     for name, row in data["device"].items():
         draft = _read(name, row, data["doubt"])
+        _flag_derived_peaks(draft, row)
         _fill_from_sisters(draft, row, rows)
         _fill_defaults(draft, data["dram_eta_default"])
         table[name] = Device(**draft.values, flagged=frozenset(draft.flagged), sources=MappingProxyType(draft.sources))
@@ -316,7 +323,7 @@ def device(name: str | Device) -> Device:
     if isinstance(name, Device):
         return name
     table = _table()
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise UnknownName("device", name, table)
     return table[name]
 

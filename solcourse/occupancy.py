@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from types import MappingProxyType
+from typing import NoReturn
 
 from .errors import LaunchError
-from .hardware import KIB, Device, device as find_device
+from .hardware import KIB, Device
+from .hardware import device as find_device
 
 WARP = 32
 MAX_THREADS_PER_BLOCK = 1024
@@ -30,7 +33,8 @@ class Occupancy:
     fraction               warps_per_sm / max_warps, 0..1. ncu: sm__maximum_warps_per_active_cycle_pct
     limiter                the resource that runs out first; where several tie, the first of `limits`
     limits                 resource -> blocks it allows, in the order warps, blocks, registers, shared_memory, barriers; a resource
-                           of which the kernel uses nothing is absent. ncu: launch__occupancy_limit_{warps,blocks,registers,shared_mem,barriers}
+                           of which the kernel uses nothing is absent. ncu: launch__occupancy_limit_warps, _blocks, _registers,
+                           _shared_mem, _barriers
     shared_carveout_bytes  the smallest carve-out of the unified L1 that does not lower R
     l1_bytes               what that leaves of the L1 cache, per SM
     registers_per_block    as allocated (rounded up), shared_bytes_per_block as allocated (with the driver's share)
@@ -57,8 +61,12 @@ def _round_up(value: int, granule: int) -> int:
     return -(-value // granule) * granule
 
 
-def _refuse(message: str, gpu: Device) -> None:
+def _refuse(message: str, gpu: Device) -> NoReturn:
     raise LaunchError(f"This block cannot run on {gpu.name}: {message}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _check(gpu: Device, threads: int, registers: int, shared: int, barriers: int) -> None:
@@ -67,19 +75,17 @@ def _check(gpu: Device, threads: int, registers: int, shared: int, barriers: int
         ("registers per thread", registers, 0),
         ("bytes of shared memory", shared, 0),
     ):
-        if value < least:
-            _refuse(f"{value} {what}; the least is {least}.", gpu)
+        if not _is_whole(value) or value < least:
+            _refuse(f"{value!r} {what}; a whole number, at least {least}, is needed.", gpu)
     if threads > MAX_THREADS_PER_BLOCK:
         _refuse(f"{threads} threads per block > {MAX_THREADS_PER_BLOCK}. Use smaller blocks and more of them.", gpu)
     if registers > MAX_REGISTERS_PER_THREAD:
         _refuse(f"{registers} registers per thread > {MAX_REGISTERS_PER_THREAD}. Compile with max_registers.", gpu)
-    if shared > gpu.smem_max_kib_block * KIB:
-        _refuse(
-            f"{shared} bytes of shared memory per block > {gpu.smem_max_kib_block * KIB} ({gpu.smem_max_kib_block} KiB). Use a smaller tile.",
-            gpu,
-        )
-    if not 0 <= barriers <= MAX_BARRIERS_PER_BLOCK:
-        _refuse(f"{barriers} barriers per block; 0 to {MAX_BARRIERS_PER_BLOCK} are possible.", gpu)
+    most = gpu.smem_max_kib_block * KIB
+    if shared > most:
+        _refuse(f"{shared} bytes of shared memory per block > {most} ({gpu.smem_max_kib_block} KiB). Use a smaller tile.", gpu)
+    if not _is_whole(barriers) or not 0 <= barriers <= MAX_BARRIERS_PER_BLOCK:
+        _refuse(f"{barriers!r} barriers per block; 0 to {MAX_BARRIERS_PER_BLOCK} are possible.", gpu)
 
 
 def _register_limit(gpu: Device, threads: int, registers: int) -> tuple[int, int]:

@@ -16,7 +16,8 @@ from types import MappingProxyType
 
 from . import units
 from .errors import WorkError
-from .hardware import Device, device as find_device
+from .hardware import Device
+from .hardware import device as find_device
 from .work import Work
 
 TENSOR = "tensor"

@@ -1,0 +1,240 @@
+"""hardware.py and devices.toml: the figures agree with each other, keep their source, and admit their doubt."""
+
+import copy
+import dataclasses
+import re
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from solcourse.errors import UnknownName, WorkError
+from solcourse.hardware import CARVEOUTS_KIB, DEFAULT_DEVICE, FIELDS, KIB, PEAK_COLUMNS, Device, device, devices
+
+ALL = devices()
+WITHIN = 0.02
+
+NUMBERS = [
+    f for f in FIELDS if f not in {"name", "chip", "cc", "dram_type", "src_spec", "src_perf", "src_lat", "notes", "flagged", "sources"}
+]
+
+# Every pair of a published rate and the same rate from lanes x SMs x clock. FMA = 2. `None`: the chip lacks the unit.
+# column -> FLOP per clock of the whole chip and the clock it is stated at (MHz)
+RATES = {
+    "fp32_tflops": lambda d: (2 * d.fp32_lanes_sm * d.sms, d.boost_mhz),
+    "fp64_tflops": lambda d: (2 * d.fp64_lanes_sm * d.sms, d.boost_mhz),
+    # tensor_fp16_flop_clk_sm already counts FMA as 2, with fp16 accumulation
+    "fp16_tensor_tflops_fp16acc": lambda d: (d.tensor_fp16_flop_clk_sm * d.sms, d.tensor_boost_mhz),
+    "fp16_tensor_tflops_fp32acc": lambda d: (d.tensor_fp16_flop_clk_sm * d.tensor_fp32acc_factor * d.sms, d.tensor_boost_mhz),
+    "bf16_tensor_tflops": lambda d: (d.tensor_fp16_flop_clk_sm * d.tensor_fp32acc_factor * d.sms, d.tensor_boost_mhz),
+    "tf32_tensor_tflops": lambda d: (d.tensor_fp16_flop_clk_sm * d.tensor_fp32acc_factor * d.sms / 2, d.tensor_boost_mhz),
+    "fp8_tensor_tflops": lambda d: (2 * d.tensor_fp16_flop_clk_sm * d.tensor_fp32acc_factor * d.sms, d.tensor_boost_mhz),
+    "int8_tensor_tops": lambda d: (2 * d.tensor_fp16_flop_clk_sm * d.sms, d.tensor_boost_mhz),
+    # fp64 tensor cores: 2 x the fp64 lanes on A100 and H100, 1 x on B200; stated at the plain boost clock
+    "fp64_tensor_tflops": lambda d: (2 * d.fp64_lanes_sm * d.sms * (1 if d.cc == "10.0" else 2), d.boost_mhz),
+    # packed half precision: a whole multiple of the fp32 rate, by architecture (CUDA programming guide, arithmetic throughput)
+    "fp16_vec_tflops": lambda d: (2 * d.fp32_lanes_sm * d.sms * FP16_OVER_FP32[d.cc], d.boost_mhz),
+}
+FP16_OVER_FP32 = {"6.0": 2, "7.0": 2, "7.5": 2, "8.0": 4, "8.6": 1, "8.7": 2, "8.9": 1, "9.0": 2, "10.0": 2, "12.0": 1}
+PAIRS = [(d, column) for d in ALL for column in RATES if getattr(d, column) is not None]
+
+# (device, column) -> why rate x clock is not the data sheet's figure there. None is needed: the lower clocks of the tensor peaks
+# (H100, H200, B200; L40S: 2490 MHz) are in tensor_boost_mhz, GeForce's half rate in tensor_fp32acc_factor.
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+
+def test_nineteen_devices_with_distinct_names_and_known_compute_capability():
+    assert len(ALL) == len({d.name for d in ALL}) == 19
+    assert {d.cc for d in ALL} == set(CARVEOUTS_KIB)
+    assert device(DEFAULT_DEVICE).name == "A100-SXM4-80GB"
+
+
+def test_every_rate_has_its_pair():
+    # fp32, fp64, fp16 for 19 devices = 57; fp16acc and fp32acc for the 18 with tensor cores = 36; bf16 and tf32 from cc 8.0: 14 + 14;
+    # int8 for all with tensor cores but the two V100 = 16; fp8 from cc 8.9: 8; fp64 tensor on A100 (2), H100 (2), H200, B200 = 6
+    by_cc8 = [d for d in ALL if d.cc_major >= 8]
+    fp8 = [d for d in ALL if d.cc in ("8.9", "9.0", "10.0", "12.0")]
+    assert (len(by_cc8), len(fp8)) == (14, 8)
+    assert len(PAIRS) == 57 + 36 + 14 + 14 + 16 + 8 + 6
+
+
+@pytest.mark.parametrize(("gpu", "column"), PAIRS, ids=lambda x: x.name if isinstance(x, Device) else x)
+def test_rate_times_clock_is_the_data_sheet_within_two_percent(gpu, column):
+    assert (gpu.name, column) not in EXCEPTIONS
+    flop_per_clock, mhz = RATES[column](gpu)
+    assert flop_per_clock * mhz * 1e6 == pytest.approx(getattr(gpu, column) * 1e12, rel=WITHIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "change"),
+    [
+        ("H100-PCIe-80GB", "fp16_tensor_tflops_fp32acc", {"tensor_boost_mhz": 1755}),  # stated at 1620 MHz, not at boost
+        ("GeForce RTX 3090", "bf16_tensor_tflops", {"tensor_fp32acc_factor": 1.0}),
+        ("H100-PCIe-80GB", "fp32_tflops", {"fp32_lanes_sm": 256}),  # MAC stored as FLOP: 2x too fast
+    ],
+)
+def test_the_two_percent_law_catches_a_wrong_table(name, column, change):
+    wrong = dataclasses.replace(device(name), **change)
+    flop_per_clock, mhz = RATES[column](wrong)
+    assert flop_per_clock * mhz * 1e6 != pytest.approx(getattr(wrong, column) * 1e12, rel=WITHIN)
+
+
+@pytest.mark.parametrize("gpu", ALL, ids=lambda d: d.name)
+def test_measured_fractions_agree_with_measured_rates(gpu):
+    if gpu.dram_frac_copy is None:
+        assert gpu.dram_gbs_meas_copy is None
+        return
+    assert gpu.dram_gbs_meas_copy / gpu.dram_gbs_spec == pytest.approx(gpu.dram_frac_copy, rel=WITHIN)
+    assert gpu.dram_eta_copy == pytest.approx(gpu.dram_frac_copy, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_at_mhz"),
+    [("Tesla V100-SXM2-16GB", 1380), ("A100-SXM4-80GB", 1410), ("L40S", 2490), ("H100-PCIe-80GB", 1755), ("H200-SXM-141GB", 1980)],
+)
+def test_l2_bytes_per_clock_times_clock_is_the_measured_l2_rate(name, measured_at_mhz):
+    gpu = device(name)
+    # V100: 1770 B/clk x 1.380 GHz = 2443 GB/s, measured 2440
+    assert gpu.l2_bytes_clk * measured_at_mhz * 1e6 == pytest.approx(gpu.l2_gbs_meas * 1e9, rel=WITHIN)
+
+
+@pytest.mark.parametrize("gpu", ALL, ids=lambda d: d.name)
+def test_sizes_are_consistent(gpu):
+    assert gpu.max_threads_sm == 32 * gpu.max_warps_sm
+    assert gpu.regs32_sm == 65536
+    assert max(gpu.carveouts_kib) == gpu.smem_max_kib_sm
+    assert list(gpu.carveouts_kib) == sorted(gpu.carveouts_kib)
+    assert gpu.smem_max_kib_sm < gpu.l1_smem_kib_sm
+    # from cc 8.0 on the driver keeps 1 KiB per block
+    assert gpu.smem_max_kib_block <= gpu.smem_max_kib_sm - (1 if gpu.cc_major >= 8 else 0)
+    assert gpu.l2_bytes == gpu.l2_mib * 1024 * KIB
+    assert gpu.partitions == (2 if gpu.cc == "6.0" else 4)
+    assert gpu.l2_partitions == (2 if gpu.chip in ("GA100", "GH100", "GB100") else 1)
+
+
+@pytest.mark.parametrize("gpu", ALL, ids=lambda d: d.name)
+def test_memory_levels_are_ordered_by_latency_and_fractions_are_fractions(gpu):
+    assert 0 < gpu.lat_alu < gpu.lat_smem < gpu.lat_l2 < gpu.lat_dram
+    assert gpu.lat_smem < gpu.lat_l1 < gpu.lat_l2
+    assert 0 < gpu.launch_us_graph < gpu.launch_us_stream
+    for eta in (gpu.dram_eta_copy, gpu.dram_eta_read, gpu.dram_eta_write):
+        assert 0.5 < eta < 1
+    assert gpu.dram_eta_copy <= gpu.dram_eta_read
+    assert 0 < gpu.clock_derate <= 1
+    assert gpu.clock_hz == pytest.approx(gpu.boost_mhz * 1e6 * gpu.clock_derate)
+    assert gpu.l2_bytes_per_s > gpu.dram_bytes_per_s or gpu.name == "Jetson AGX Orin 64GB"
+
+
+@pytest.mark.parametrize("gpu", ALL, ids=lambda d: d.name)
+def test_every_figure_has_a_source_and_a_blank_is_flagged(gpu):
+    for key in NUMBERS:
+        value = getattr(gpu, key)
+        if value is None:
+            assert key not in gpu.flagged
+            continue
+        assert isinstance(value, int | float), key
+        assert gpu.sources[key], key
+        if gpu.sources[key].startswith(("filled", "derived:", "assumed", "default")) and _section(gpu.name).get(key) is None:
+            assert key in gpu.flagged, key
+    assert gpu.flagged <= set(NUMBERS)
+
+
+def _section(name):
+    return _TOML["device"][name]
+
+
+_TOML = tomllib.loads(files("solcourse").joinpath("devices.toml").read_text(encoding="utf-8"))
+
+
+def test_a_tilde_in_the_table_is_a_flag_in_the_record():
+    marked = [(name, key) for name, row in _TOML["device"].items() for key, v in row.items() if isinstance(v, str) and re.match(r"~\d", v)]
+    assert len(marked) > 120  # the check found something to check
+    for name, key in marked:
+        assert key in device(name).flagged, (name, key)
+        assert "in doubt" in device(name).sources[key]
+    # and a figure that was read in its source is not flagged
+    assert not {"sms", "boost_mhz", "dram_gbs_spec", "l2_bytes_clk", "lat_dram"} & device("A100-SXM4-80GB").flagged
+
+
+def test_blank_figures_are_filled_from_the_sister_scaled_by_sms_and_clock():
+    a100, orin = device("A100-SXM4-80GB"), device("Jetson AGX Orin 64GB")
+    # 155.9 TFLOP/s x 16/108 SMs x 1300/1410 MHz = 21.29
+    assert orin.tf32_tensor_tflops == pytest.approx(155.9 * 16 / 108 * 1300 / 1410, abs=1e-3)
+    assert "SMs and boost clock" in orin.sources["tf32_tensor_tflops"]
+    # bytes per clock: SMs only. 3260 x 16/108 = 483
+    assert orin.l2_bytes_clk == pytest.approx(a100.l2_bytes_clk * 16 / 108, abs=1e-3)
+    # cycles are copied
+    assert orin.lat_dram == a100.lat_dram
+    # A10 from the A40 of the same die: 1380 B/clk x 72/84 SMs
+    assert device("A10").l2_bytes_clk == pytest.approx(1380 * 72 / 84, abs=1e-3)
+    assert device("A10").block_turnaround_cyc == 375
+    for name, key in [("Jetson AGX Orin 64GB", "tf32_tensor_tflops"), ("A10", "l2_bytes_clk"), ("B200-SXM-180GB", "fp16_vec_tflops")]:
+        assert key in device(name).flagged
+
+
+def test_dram_efficiency_is_measured_or_the_default_of_its_memory():
+    assert (device("A100-SXM4-80GB").dram_eta_copy, device("A100-SXM4-80GB").dram_eta_read) == (0.85, 0.87)
+    assert "dram_eta_copy" not in device("A100-SXM4-80GB").flagged
+    assert device("H100-SXM5-80GB").dram_eta_copy == 0.88
+    assert device("GeForce RTX 4090").dram_eta_copy == 0.92
+    assert device("Tesla T4").dram_eta_copy == 0.73  # ECC inside GDDR6
+    assert "dram_eta_copy" in device("H100-SXM5-80GB").flagged
+    assert all("dram_eta_write" in d.flagged for d in ALL)
+
+
+def test_boards_of_70_watts_do_not_hold_their_boost_clock():
+    assert (
+        {d.name for d in ALL if d.clock_derate < 1}
+        == {"Tesla T4", "L4"}
+        == {d.name for d in ALL if d.tdp_w < 100} - {"Jetson AGX Orin 64GB"}
+    )
+    assert device("L4").clock_hz == pytest.approx(0.75 * 2040e6)
+
+
+@pytest.mark.parametrize("kind", PEAK_COLUMNS)
+def test_a_peak_is_its_column_in_base_units(kind):
+    gpu = device("H100-SXM5-80GB")
+    assert gpu.peak_flops_per_s(kind) == pytest.approx(getattr(gpu, PEAK_COLUMNS[kind]) * 1e12)
+
+
+def test_a_unit_the_chip_lacks_is_an_error_that_names_what_it_has():
+    with pytest.raises(WorkError, match=r"Tesla P100.*no unit for tensor_fp16\. It has: fp16, fp32, fp64\."):
+        device("Tesla P100-SXM2-16GB").peak_flops_per_s("tensor_fp16")
+    with pytest.raises(WorkError, match="no unit for tensor_fp8"):
+        device("A100-SXM4-80GB").peak_flops_per_s("tensor_fp8")
+    with pytest.raises(UnknownName, match="Did you mean 'fp32'"):
+        device("A100-SXM4-80GB").peak_flops_per_s("FP32")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [
+        ("T4", "Tesla T4"),  # contained in a name: nearer than "L4"
+        ("h100-sxm5-80gb", "H100-SXM5-80GB"),
+        ("A100-SXM-80GB", "A100-SXM4-80GB"),
+        ("RTX 3090", "GeForce RTX 3090"),
+        ("H200", "H200-SXM-141GB"),
+        ("B200-SXM-192GB", "B200-SXM-180GB"),
+    ],
+)
+def test_an_unknown_device_offers_the_nearest_name(wrong, nearest):
+    with pytest.raises(UnknownName, match=f"Did you mean '{nearest}'") as info:
+        device(wrong)
+    assert info.value.nearest == nearest
+    assert "There is no device named" in str(info.value)
+
+
+@pytest.mark.parametrize("wrong", [None, 8, ["A100"], ""])
+def test_a_device_that_is_not_a_name_is_unknown(wrong):
+    with pytest.raises(UnknownName, match="no device named"):
+        device(wrong)
+
+
+def test_a_device_passes_through_and_cannot_be_changed():
+    gpu = dataclasses.replace(device("A10"), dram_gbs_spec=1.0)
+    assert device(gpu) is gpu
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        gpu.sms = 1
+    assert copy.copy(gpu) == gpu
+    assert hash(device("A10")) == hash(device("A10"))
+    assert gpu != device("A10")
