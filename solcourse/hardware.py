@@ -133,7 +133,7 @@ class Device:
     src_lat: str = ""
     notes: str = ""
     flagged: frozenset[str] = frozenset()
-    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False, hash=False)
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False, hash=False)
 
     @property
     def cc_major(self) -> int:
@@ -299,7 +299,7 @@ def _table() -> Mapping[str, Device]:
         _flag_derived_peaks(draft, row)
         _fill_from_sisters(draft, row, rows)
         _fill_defaults(draft, data["dram_eta_default"])
-        table[name] = Device(**draft.values, flagged=frozenset(draft.flagged), sources=MappingProxyType(draft.sources))
+        table[name] = Device(**draft.values, flagged=frozenset(draft.flagged), sources=draft.sources)
     return MappingProxyType(table)
 
 

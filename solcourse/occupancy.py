@@ -7,9 +7,8 @@ shared memory in granules, with 1 KiB kept by the driver in every block from com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
-from types import MappingProxyType
 from typing import NoReturn
 
 from .errors import LaunchError
@@ -45,7 +44,7 @@ class Occupancy:
     max_warps: int
     fraction: float
     limiter: str
-    limits: Mapping[str, int]
+    limits: Mapping[str, int] = field(hash=False)
     shared_carveout_bytes: int
     l1_bytes: int
     registers_per_block: int
@@ -144,7 +143,7 @@ def occupancy(
         max_warps=gpu.max_warps_sm,
         fraction=blocks * warps / gpu.max_warps_sm,
         limiter=min(limits, key=lambda name: limits[name]),
-        limits=MappingProxyType(limits),
+        limits=limits,
         shared_carveout_bytes=carveout,
         l1_bytes=gpu.l1_smem_kib_sm * KIB - carveout,
         registers_per_block=registers_per_block,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from . import units
 from .errors import WorkError
@@ -43,7 +42,7 @@ def sol_bounds(work: Work, device: str | Device) -> Mapping[str, float]:
             bounds[pipe] = bounds.get(pipe, 0.0) + count / gpu.peak_flops_per_s(kind)
     if not bounds:
         raise WorkError("This ledger is empty: it has neither bytes nor FLOPs, so there is no fastest time.")
-    return MappingProxyType(bounds)
+    return bounds
 
 
 def sol_bound(work: Work, device: str | Device) -> str:
@@ -200,14 +199,12 @@ def roofs(device: str | Device) -> Mapping[str, float]:
     """
     gpu = find_device(device)
     boost_hz = gpu.boost_mhz * 1e6
-    return MappingProxyType(
-        {
-            "dram": gpu.dram_bytes_per_s,
-            "l2": gpu.l2_bytes_clk * boost_hz,
-            "l1": gpu.l1_load_bytes_clk_sm * gpu.sms * boost_hz,
-            "shared": gpu.smem_bytes_clk_sm * gpu.sms * boost_hz,
-        }
-    )
+    return {
+        "dram": gpu.dram_bytes_per_s,
+        "l2": gpu.l2_bytes_clk * boost_hz,
+        "l1": gpu.l1_load_bytes_clk_sm * gpu.sms * boost_hz,
+        "shared": gpu.smem_bytes_clk_sm * gpu.sms * boost_hz,
+    }
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from .errors import UnknownName, WorkError
 from .hardware import PEAK_COLUMNS
@@ -63,7 +62,7 @@ class Work:
                 raise UnknownName("kind of FLOP", kind, PEAK_COLUMNS)
         checked = {kind: _amount(f"FLOPs of kind {kind!r}", n) for kind, n in self.flops.items()}
         object.__setattr__(self, "terms", tuple(self.terms))
-        object.__setattr__(self, "flops", MappingProxyType(checked))
+        object.__setattr__(self, "flops", checked)
 
     @staticmethod
     def read(name: str, bytes: float) -> Work:

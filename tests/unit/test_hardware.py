@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import pickle
 import re
 import tomllib
 from importlib.resources import files
@@ -235,6 +236,6 @@ def test_a_device_passes_through_and_cannot_be_changed():
     assert device(gpu) is gpu
     with pytest.raises(dataclasses.FrozenInstanceError):
         gpu.sms = 1
-    assert copy.copy(gpu) == gpu
+    assert copy.deepcopy(gpu) == pickle.loads(pickle.dumps(gpu)) == gpu
     assert hash(device("A10")) == hash(device("A10"))
     assert gpu != device("A10")

@@ -1,5 +1,6 @@
 """occupancy.py against sums done by hand from the rules of cuda_occupancy.h, one case a line, and the laws they obey."""
 
+import pickle
 import random
 
 import pytest
@@ -146,6 +147,12 @@ def test_a_block_that_cannot_fit_says_which_resource(gpu, threads, registers, sh
 def test_barriers_out_of_range_are_refused(barriers):
     with pytest.raises(LaunchError, match="0 to 16 are possible"):
         occupancy(H100, 32, 32, 0, barriers=barriers)
+
+
+def test_a_record_travels_to_another_process():
+    o = occupancy(A100, 256, 40, 0)
+    assert pickle.loads(pickle.dumps(o)) == o
+    assert hash(o) == hash(occupancy(A100, 256, 40, 0))
 
 
 def test_unknown_device_offers_the_nearest():

@@ -1,6 +1,9 @@
 """work.py: the ledger, what fusion saves, and the public claims about it, each re-derived from a ledger."""
 
+import copy
+import dataclasses
 import math
+import pickle
 import random
 
 import numpy as np
@@ -108,16 +111,16 @@ def test_each_fused_elementwise_pass_saves_one_write_and_one_read():
     assert fused.compulsory_bytes == 2 * n  # t0 in, t5 out
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_fused_never_moves_more_than_cache_aware_than_unfused(seed):
-    rng = random.Random(seed)
-    a, b = random_work(rng, "a"), random_work(rng, "b")
-    written = [t.name for t in a.terms if t.direction == "write"]
-    fused, kept = fuse(a, b), fuse(a, b, keep=written)
-    warm, cold = cache_aware(a, b, l2_bytes=10**9), cache_aware(a, b, l2_bytes=0)
-    assert fused.compulsory_bytes <= kept.compulsory_bytes <= (a + b).compulsory_bytes
-    assert fused.compulsory_bytes <= warm.compulsory_bytes <= cold.compulsory_bytes == (a + b).compulsory_bytes
-    assert fused.flops == warm.flops == (a + b).flops  # fusing saves bytes, never FLOPs
+def test_fused_never_moves_more_than_cache_aware_than_unfused():
+    rng = random.Random(0)
+    for _ in range(500):
+        a, b = random_work(rng, "a"), random_work(rng, "b")
+        written = [t.name for t in a.terms if t.direction == "write"]
+        fused, kept = fuse(a, b), fuse(a, b, keep=written)
+        warm, cold = cache_aware(a, b, l2_bytes=10**9), cache_aware(a, b, l2_bytes=0)
+        assert fused.compulsory_bytes <= kept.compulsory_bytes <= (a + b).compulsory_bytes
+        assert fused.compulsory_bytes <= warm.compulsory_bytes <= cold.compulsory_bytes == (a + b).compulsory_bytes
+        assert fused.flops == warm.flops == (a + b).flops  # fusing saves bytes, never FLOPs
 
 
 def test_fusing_unrelated_work_saves_nothing():
@@ -192,7 +195,12 @@ def test_other_bad_input():
     assert Work.flop("fp32", 1).arithmetic_intensity == math.inf
 
 
-def test_a_ledger_cannot_be_changed():
-    work = Work.flop("fp32", 1)
-    with pytest.raises(TypeError):
-        work.flops["fp32"] = 2
+def test_a_ledger_is_a_value_that_travels_to_another_process():
+    given = {"fp32": 1}
+    work = Work.read("x", 8) + Work(flops=given)
+    given["fp32"] = 2
+    assert work.flops["fp32"] == 1  # its own copy
+    assert pickle.loads(pickle.dumps(work)) == copy.deepcopy(work) == work
+    assert hash(work) == hash(copy.deepcopy(work))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        work.terms = ()
