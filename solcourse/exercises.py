@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from solcourse import course, learner, progress, stubs
+from solcourse import course, hardware, learner, progress, stubs
 from solcourse.errors import SolcourseError, UnknownName
 from solcourse.grading import Exercise
 from solcourse.hardware import DEFAULT_DEVICE, Device
@@ -100,7 +100,7 @@ def check(name: str, *, device: str | Device = DEFAULT_DEVICE, limit_s: float = 
 
     Raises: UnknownName for an exercise or device that does not exist; CourseNotFound.
     """
-    folder = course.find()
+    folder, device = course.find(), hardware.device(device)
     page = sheet(name, folder)
     notes: list[str] = []
     path, text = _handed_in(folder, page, notes)

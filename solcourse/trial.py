@@ -25,7 +25,15 @@ from solcourse.learner import LIMIT_S, Unfinished
 from solcourse.simt.records import EngineRun, Finding
 
 GUARD = 64  # elements before and after every array that belong to nobody
-POISON = 0xA5  # the byte outputs and guard zones are filled with; floats become a NaN that no arithmetic makes
+
+
+def poison(dtype: np.dtype) -> int:
+    """The byte that outputs and guard zones are filled with: floats become a NaN that no arithmetic makes, integers something odd.
+
+    >>> np.full(4, poison(np.dtype("f4")), np.uint8).view("f4"), np.full(4, poison(np.dtype("i4")), np.uint8).view("i4")
+    (array([nan], dtype=float32), array([-1515870811], dtype=int32))
+    """
+    return 0xFF if dtype.kind in "fc" else 0xA5
 
 
 @dataclass
@@ -146,7 +154,8 @@ class _Guarded:
         self.value = value
         self.buffer: np.ndarray | None = None
         if isinstance(value, np.ndarray):
-            self.buffer = np.full((value.size + 2 * GUARD) * value.itemsize, POISON, np.uint8)
+            self.poison = poison(value.dtype)
+            self.buffer = np.full((value.size + 2 * GUARD) * value.itemsize, self.poison, np.uint8)
             self.value = self.buffer.view(value.dtype)[GUARD : GUARD + value.size].reshape(value.shape)
             if not poisoned:
                 self.value[...] = value
@@ -155,7 +164,7 @@ class _Guarded:
         if self.buffer is None:
             return True
         edge = GUARD * self.value.itemsize
-        return bool((self.buffer[:edge] == POISON).all() and (self.buffer[-edge:] == POISON).all())
+        return bool((self.buffer[:edge] == self.poison).all() and (self.buffer[-edge:] == self.poison).all())
 
 
 def _same_bits(left: Any, right: Any) -> bool:
@@ -164,7 +173,7 @@ def _same_bits(left: Any, right: Any) -> bool:
 
 def _difference(name: str, got: np.ndarray, expected: np.ndarray, exercise: Exercise) -> str:
     """What is wrong with an output, '' when nothing is."""
-    untouched = (np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, -1) == POISON).all(axis=-1)
+    untouched = (np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, -1) == poison(got.dtype)).all(axis=-1)
     close = np.isclose(got, expected, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True)
     if close.all():
         return ""

@@ -1,0 +1,127 @@
+"""The command `solcourse`, also `python -m solcourse`: lab, check, devices, doctor. The only module that prints.
+
+Nothing heavy is imported before it is known to be needed: `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+
+LESSON = "notebooks/00_speed_of_light.ipynb"
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="solcourse", description="GPU kernel optimisation by score, on any laptop.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    lab = commands.add_parser("lab", help="open the course in JupyterLab; other options go to `jupyter lab`", add_help=False)
+    lab.set_defaults(run=_lab)
+
+    check = commands.add_parser("check", help="check your solutions; exits 0 only if all pass")
+    check.add_argument("exercises", nargs="*", metavar="EXERCISE", help="ex01, ex02 ...; all of them when none is named")
+    check.add_argument("--hint", type=int, metavar="N", help="show hint N (1, 2, 3) instead of checking")
+    check.add_argument("--device", metavar="NAME", help="the GPU to predict for (see `solcourse devices`)")
+    check.set_defaults(run=_check)
+
+    devices = commands.add_parser("devices", help="the GPUs that times are predicted for")
+    devices.set_defaults(run=_devices)
+
+    doctor = commands.add_parser("doctor", help="what works on this machine, and what to do about the rest")
+    doctor.set_defaults(run=_doctor)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns its exit status: 0 well, 1 not (yet), 2 wrong usage."""
+    options, rest = parser().parse_known_args(argv)
+    if rest and options.command != "lab":
+        parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    options.rest = rest
+    from solcourse.errors import SolcourseError
+
+    try:
+        return options.run(options)
+    except SolcourseError as error:
+        print(f"solcourse: {error}", file=sys.stderr)
+        return 2
+
+
+def lab_command(options: Sequence[str], folder: str) -> list[str]:
+    """The command line that opens the course in a folder; a path among the options replaces lesson 00."""
+    root = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{LESSON}"]
+    return [sys.executable, "-m", "jupyterlab", *root, *options]
+
+
+def _lab(options: argparse.Namespace) -> int:
+    from solcourse import course
+
+    folder = course.find()
+    for name in course.names(folder):
+        try:
+            course.learner_file(folder, name)
+        except OSError as error:
+            print(f"solcourse: no copy of {name} could be made ({error}); `solcourse doctor` says what to do", file=sys.stderr)
+            break
+    try:
+        return subprocess.call(lab_command(options.rest, str(folder)), cwd=folder)
+    except KeyboardInterrupt:  # JupyterLab got it too, and has asked and shut down
+        return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from solcourse import exercises
+    from solcourse.hardware import DEFAULT_DEVICE
+
+    names = options.exercises or exercises.names()
+    if options.hint is not None:
+        for name in names:
+            print(exercises.hint(name, options.hint))
+        return 0
+    verdicts = []
+    for name in names:
+        verdicts.append(exercises.check(name, device=options.device or DEFAULT_DEVICE))
+        print(verdicts[-1], end="\n\n", flush=True)
+    passed = sum(verdict.passed for verdict in verdicts)
+    print(f"{passed} of {len(verdicts)} passed")
+    return 0 if passed == len(verdicts) else 1
+
+
+def _devices(options: argparse.Namespace) -> int:
+    from solcourse import units
+    from solcourse.hardware import DEFAULT_DEVICE, devices
+
+    rows = [("", "name", "chip", "cc", "SMs", "fp32", "DRAM", "memory", "L2")]
+    for d in devices():
+        rows.append(
+            (
+                "*" if d.name == DEFAULT_DEVICE else "",
+                d.name,
+                d.chip,
+                d.cc,
+                str(d.sms),
+                units.flops_per_s(d.fp32_flops_per_s),
+                units.bytes_per_s(d.dram_bytes_per_s),
+                units.size(d.dram_gb * 1e9),
+                units.binary_size(d.l2_bytes),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print("\nData-sheet peaks. * is the default. Sources and doubts: solcourse/devices.toml.")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from solcourse import doctor
+
+    text, well = doctor.report()
+    print(text)
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

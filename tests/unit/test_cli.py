@@ -1,0 +1,119 @@
+"""The command `solcourse`: what it prints, what it exits with, and that --help loads nothing heavy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solcourse import __main__ as cli
+from solcourse import exercises
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def in_course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the course's exercises, as the working folder, with the learner's folder in it."""
+    for folder in ("exercises", "solutions"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("mine", "__pycache__"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOLCOURSE_MINE")
+    monkeypatch.delenv("SOLCOURSE_SOLUTIONS", raising=False)
+    return tmp_path
+
+
+class Graded:
+    def __init__(self, passed: bool):
+        self.passed = passed
+
+    def __str__(self) -> str:
+        return "the verdict"
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys, solcourse.__main__ as m; m.parser().format_help(); print(sorted({'numpy', 'numba', 'jupyterlab'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["check", "--nonsense"], ["devices", "extra"]])
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    assert exit_.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_python_dash_m_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "solcourse", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "doctor" in done.stdout
+
+
+def test_devices_are_listed_with_the_default_marked(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["devices"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.startswith("*")]) == 1
+    assert any(line.startswith("*  A100-SXM4-80GB") and "2.04 TB/s" in line for line in lines)
+
+
+@pytest.mark.parametrize(("passed", "status"), [(True, 0), (False, 1)])
+def test_check_exits_0_only_when_all_pass(in_course: Path, monkeypatch: pytest.MonkeyPatch, capsys, passed: bool, status: int):
+    monkeypatch.setattr(exercises, "check", lambda name, device: Graded(passed))
+    assert cli.main(["check"]) == status
+    assert "the verdict" in capsys.readouterr().out
+
+
+def test_a_hint_is_shown_instead_of_a_check(in_course: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(exercises, "check", lambda name, device: pytest.fail("checked"))
+    assert cli.main(["check", "ex01", "--hint", "1"]) == 0
+    assert "32 lanes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "ex10"], "Did you mean 'ex01'?"),
+        (["check", "ex01", "--hint", "7"], "There is no hint named 7"),
+        (["check", "--device", "A1000"], "A100"),
+    ],
+)
+def test_wrong_names_are_told_without_a_traceback(in_course: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str):
+    assert cli.main(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_outside_the_course_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["check"]) == 2
+    assert "exercises/ and solutions/" in capsys.readouterr().err
+
+
+def test_lab_opens_lesson_00_and_passes_options_on(in_course: Path, monkeypatch: pytest.MonkeyPatch):
+    called = []
+    monkeypatch.setattr(subprocess, "call", lambda command, cwd: called.append((command, cwd)) or 0)
+    assert cli.main(["lab", "--no-browser", "--port", "8890"]) == 0
+    (command, cwd) = called[0]
+    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert command[-3:] == ["--no-browser", "--port", "8890"]
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_speed_of_light.ipynb" in command
+    assert cwd == in_course
+
+
+def test_lab_copies_each_stub_once(in_course: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subprocess, "call", lambda command, cwd: 0)
+    cli.main(["lab"])
+    mine = in_course / "exercises" / "mine" / "ex01_coalescing.py"
+    assert mine.read_bytes() == (in_course / "exercises" / "ex01_coalescing.py").read_bytes()
+    mine.write_text("# my own work\n")
+    cli.main(["lab"])
+    assert mine.read_text() == "# my own work\n"
+
+
+def test_doctor_exits_1_when_something_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)  # outside the course
+    assert cli.main(["doctor"]) == 1
+    assert "not inside the course" in capsys.readouterr().out

@@ -1,0 +1,132 @@
+"""The repository agrees with itself: pyproject.toml is the source, and whatever says the same again is compared with it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from solcourse import course, stubs
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
+
+
+def tracked() -> list[Path]:
+    """Every file git knows; every file, in a copy without git."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        return [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in ROOT.rglob("*") if path.is_file() and not any(part.startswith(".venv") for part in path.parts)]
+
+
+def specs(requirements: list[str]) -> dict[str, str]:
+    return {r.name: str(r.specifier) for r in map(Requirement, requirements)}
+
+
+def test_conda_and_pip_install_the_same_packages():
+    conda = specs([line for line in ENVIRONMENT["dependencies"] if isinstance(line, str)])
+    assert conda.pop("python") == PYPROJECT["project"]["requires-python"]
+    conda.pop("pip")
+    pip = specs(PYPROJECT["project"]["dependencies"])
+    # numba-cuda exists on some systems only: pip knows on which, and installs it with solcourse
+    assert pip.pop("numba-cuda")
+    assert conda == pip
+    assert [line["pip"] for line in ENVIRONMENT["dependencies"] if isinstance(line, dict)] == [["-e ."]]
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "wanted"),
+    [("linux", "x86_64", True), ("linux", "aarch64", True), ("win32", "AMD64", True), ("darwin", "arm64", False)],
+)
+def test_numba_cuda_is_asked_for_only_where_it_has_a_wheel(system: str, machine: str, wanted: bool):
+    for group in (PYPROJECT["project"]["dependencies"], PYPROJECT["project"]["optional-dependencies"]["test"]):
+        marker = next(r.marker for r in map(Requirement, group) if r.name == "numba-cuda")
+        assert marker is not None
+        assert marker.evaluate({"sys_platform": system, "platform_machine": machine}) is wanted
+
+
+def test_requirements_are_floors():
+    groups = [PYPROJECT["project"]["dependencies"], *PYPROJECT["project"]["optional-dependencies"].values()]
+    operators = {spec.operator for group in groups for r in map(Requirement, group) for spec in r.specifier}
+    assert operators == {">="}
+
+
+def test_ci_tests_the_built_in_front_end_with_the_same_floors():
+    text = (ROOT / ".ci" / "run").read_text()
+    named = specs(re.findall(r'"([a-z-]+>=[\d.]+)"', text))
+    wanted = specs(PYPROJECT["project"]["dependencies"]) | specs(PYPROJECT["project"]["optional-dependencies"]["test"])
+    assert {"numba", "pytest"} <= set(named)
+    assert "numba-cuda" not in named
+    assert named == {name: wanted[name] for name in named}
+
+
+def test_package_version_is_said_once_more_and_the_same():
+    import solcourse
+
+    assert solcourse.__version__ == PYPROJECT["project"]["version"]
+
+
+def test_stubs_are_what_the_solutions_make():
+    names = course.names(ROOT)
+    assert names, "no exercise found: this test would compare nothing"
+    for file in names.values():
+        made = stubs.stub((ROOT / "solutions" / file).read_text())
+        assert made == (ROOT / "exercises" / file).read_text(), f"{file}: run `make stubs`"
+    assert {path.name for path in (ROOT / "exercises").glob("*.py")} == set(names.values())
+
+
+def test_stubs_give_nothing_away():
+    for file in course.names(ROOT).values():
+        stub = (ROOT / "exercises" / file).read_text()
+        assert "###" not in stub
+        assert "EXERCISE" not in stub
+
+
+def test_learners_work_is_ignored_by_git():
+    assert "exercises/mine/" in (ROOT / ".gitignore").read_text().splitlines()
+    assert not [path for path in tracked() if path.is_relative_to(ROOT / "exercises" / "mine")]
+
+
+def test_names_of_test_files_are_unique():
+    counts = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert [name for name, n in counts.items() if n > 1] == []
+
+
+def test_every_test_folder_is_run_by_make_test():
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^test: lint\n\t\$\(PYTEST\) tests solcourse notebooks ", makefile, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - {"notebooks"}
+    assert folders <= set(phony[1].split())
+
+
+def test_no_registry_and_no_foreign_folder_is_named():
+    foreign = re.compile(r"pypi\.org|pythonhosted|registry\.npmjs|deb\.debian|index-url|(?<![\w.])/(?:work|root|home)/")
+    texts = [path for path in tracked() if path.suffix in {".py", ".toml", ".yml", ".md", ".ipynb", ""} and path.is_file()]
+    assert len(texts) > 20
+    found = [f"{path.relative_to(ROOT)}: {m[0]}" for path in texts if path != Path(__file__) and (m := foreign.search(path.read_text()))]
+    assert found == []
+
+
+def test_import_is_light():
+    heavy = ("numba", "llvmlite", "matplotlib", "ipywidgets", "IPython", "jupyterlab")
+    code = f"import sys, solcourse; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_module_takes_the_name_of_a_public_function():
+    import solcourse
+
+    modules = {path.stem for path in (ROOT / "solcourse").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert modules & set(solcourse._HOME) == set()
