@@ -1,0 +1,391 @@
+"""What a live panel asks and what it shows, without a widget: the definition of every panel's kernels, sizes and controls.
+
+A Panel turns settings (one value per Control) into a Report; `frame` turns that Report into pictures. Widgets wire the
+two together (widgets.py); tests and static pages need neither a browser nor ipywidgets.
+"""
+
+from __future__ import annotations
+
+import html
+import mmap
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from solcourse import figures, units
+from solcourse.access_maps import sector_map, sectors
+from solcourse.errors import UnknownName
+from solcourse.hardware import DEFAULT_DEVICE, devices
+from solcourse.work import Work
+
+SAMPLE_BLOCKS = 64  # of the 2^26-element launches: enough for the caches to settle, few enough for a slider
+LARGEST = 2**26  # elements a panel's launch writes
+MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
+STRIDES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+_NORESERVE = 0x4000  # Linux's MAP_NORESERVE, which the mmap module names from Python 3.13 on
+
+
+@dataclass(frozen=True)
+class Control:
+    """One thing to turn. `options` are (label, value) pairs; `note` is what it means, in a few words."""
+
+    name: str
+    label: str
+    options: tuple[tuple[str, Any], ...]
+    value: Any
+    slider: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel without its widgets.
+
+    profile   settings {control name: value} -> Report, predicted from sampled blocks
+    line      settings -> the source line that the settings change, as a learner would write it
+    label     settings -> what to call an attempt on the roofline
+    access    settings, Report -> SVG of one warp's request
+    """
+
+    name: str
+    title: str
+    controls: tuple[Control, ...]
+    profile: Callable[[Mapping[str, Any]], Any]
+    line: Callable[[Mapping[str, Any]], str]
+    label: Callable[[Mapping[str, Any]], str]
+    access: Callable[[Mapping[str, Any], Any], str]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings a panel opens with."""
+        return {control.name: control.value for control in self.controls}
+
+    def control(self, name: str) -> Control:
+        """The control of that name. Raises UnknownName."""
+        for control in self.controls:
+            if control.name == name:
+                return control
+        raise UnknownName("control", name, [c.name for c in self.controls])
+
+
+def lazy_array(elements: int, dtype: str | type = np.float32) -> np.ndarray:
+    """(elements,) zeros that take memory only where they are touched, however large: a panel touches a few blocks of 16 GiB.
+
+    np.zeros does the same until the operating system finds the sum of promises too large; this asks it not to reserve.
+    """
+    nbytes = max(1, elements * np.dtype(dtype).itemsize)
+    if not sys.platform.startswith("linux"):
+        return np.zeros(elements, dtype)
+    pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    return np.frombuffer(pages, dtype=dtype, count=elements)
+
+
+@cache
+def _room(dtype: str, name: str) -> np.ndarray:
+    """The one large array of that type and role that every launch of a session takes its slice of."""
+    most = LARGEST if name == "dst" else 3 * LARGEST * max(STRIDES) + 64
+    return lazy_array(most, dtype)
+
+
+def _options(values: Sequence[Any], label: Callable[[Any], str] = str) -> tuple[tuple[str, Any], ...]:
+    return tuple((label(value), value) for value in values)
+
+
+def _power(n: int) -> str:
+    return f"2^{n.bit_length() - 1}"
+
+
+def _device_control() -> Control:
+    return Control("device", "device", _options([d.name for d in devices()]), DEFAULT_DEVICE)
+
+
+BLOCK = Control("block", "block size", _options([32, 64, 128, 256, 512, 1024]), 256, note="threads per block")
+SIZE = Control("size", "elements", _options([2**n for n in (14, 16, 18, 20, 22, 24, 26)], _power), LARGEST, note="elements written")
+
+
+def launch(kernel: Any, grid: int, block: int) -> Any:
+    """kernel[grid, block] without numba's advice on grids below 128 blocks: a panel offers them on purpose."""
+    from numba.core.errors import NumbaPerformanceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        return kernel[grid, block]
+
+
+def predict(kernel: Any, n: int, settings: Mapping[str, Any], arguments: tuple, work: Work) -> Any:
+    """The Report of `kernel` over n threads, from a sample of its blocks."""
+    from solcourse import verbs
+
+    configured = launch(kernel, -(-n // settings["block"]), settings["block"])
+    return verbs.profile(configured, *arguments, device=settings["device"], work=work, sample_blocks=SAMPLE_BLOCKS)
+
+
+# ---------------------------------------------------------------------------------------------------------- coalescing
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the numbers lie in memory: elements of `stored` fields of `size` bytes, of which `fields` are read."""
+
+    name: str
+    label: str
+    dtype: str
+    size: int
+    stored: int
+    fields: int
+    line: str
+
+
+STRUCTS = "dst[i] = src[j] + src[j + 1] + src[j + 2]  # j = 3 * ({at})"
+ARRAYS = "dst[i] = src[j] + src[j + n] + src[j + 2 * n]  # j = {at}"
+LAYOUTS = (
+    Layout("float32", "float32 array", "float32", 4, 1, 1, "dst[i] = src[{at}]"),
+    Layout("float64", "float64 array", "float64", 8, 1, 1, "dst[i] = src[{at}]"),
+    Layout("aos_one", "array of structs xyz, x read", "float32", 4, 3, 1, "dst[i] = src[3 * ({at})]"),
+    Layout("soa_one", "struct of arrays xyz, x read", "float32", 4, 3, 1, "dst[i] = src[{at}]"),
+    Layout("aos_all", "array of structs xyz, all read", "float32", 4, 3, 3, STRUCTS),
+    Layout("soa_all", "struct of arrays xyz, all read", "float32", 4, 3, 3, ARRAYS),
+)
+YOURS = Layout("yours", "your kernel", "float32", 4, 1, 1, "stride = {stride}, offset = {offset}")
+
+
+@cache
+def _layout_kernels() -> dict[str, Any]:
+    from numba import cuda
+
+    @cuda.jit
+    def copy(src, dst, stride, offset):
+        i = cuda.grid(1)
+        if i < dst.size:
+            dst[i] = src[i * stride + offset]
+
+    @cuda.jit
+    def one_field(src, dst, stride, offset):
+        i = cuda.grid(1)
+        if i < dst.size:
+            dst[i] = src[3 * (i * stride + offset)]
+
+    @cuda.jit
+    def structs(src, dst, stride, offset):
+        i = cuda.grid(1)
+        if i < dst.size:
+            j = 3 * (i * stride + offset)
+            dst[i] = src[j] + src[j + 1] + src[j + 2]
+
+    @cuda.jit
+    def arrays(src, dst, stride, offset):
+        i = cuda.grid(1)
+        n = src.size // 3
+        if i < dst.size:
+            j = i * stride + offset
+            dst[i] = src[j] + src[j + n] + src[j + 2 * n]
+
+    return {"float32": copy, "float64": copy, "aos_one": one_field, "soa_one": copy, "aos_all": structs, "soa_all": arrays}
+
+
+def layout_of(settings: Mapping[str, Any]) -> Layout:
+    """The Layout that the settings name. Raises UnknownName."""
+    for layout in (*LAYOUTS, YOURS):
+        if layout.name == settings["layout"]:
+            return layout
+    raise UnknownName("layout", settings["layout"], [layout.name for layout in LAYOUTS])
+
+
+def first_addresses(settings: Mapping[str, Any]) -> list[int]:
+    """Byte address, from the array's start, that each lane of the first warp reads first: what the kernels above compute."""
+    layout = layout_of(settings)
+    step = layout.size * (3 if layout.name.startswith("aos") else 1)
+    return [(lane * settings["stride"] + settings["offset"]) * step for lane in range(32)]
+
+
+def coalescing(kernel: Any = None) -> Panel:
+    """The panel of lesson 01: dst[i] = src[i * stride + offset], in several layouts.
+
+    kernel   a numba.cuda kernel of (src, dst, stride, offset) with float32 arrays; offered as the layout "your kernel"
+    """
+    layouts = LAYOUTS if kernel is None else (YOURS, *LAYOUTS)
+    names = tuple((layout.label, layout.name) for layout in layouts)
+    controls = (
+        Control("stride", "stride", _options(STRIDES), 1, slider=True, note="neighbouring threads read this many elements apart"),
+        Control("offset", "offset", _options(range(33)), 0, slider=True, note="every thread reads this many elements further on"),
+        Control("layout", "layout", names, layouts[0].name, note="how the numbers lie in memory"),
+        BLOCK,
+        SIZE,
+        _device_control(),
+    )
+
+    def profile(settings: Mapping[str, Any]) -> Any:
+        layout, n = layout_of(settings), settings["size"]
+        elements = layout.stored * (n * settings["stride"] + settings["offset"])
+        src, dst = _room(layout.dtype, "src")[:elements], _room(layout.dtype, "dst")[:n]
+        work = Work.read("src", layout.fields * layout.size * n) + Work.write("dst", layout.size * n)
+        if layout.fields > 1:
+            work = work + Work.flop("fp32", (layout.fields - 1) * n)
+        chosen = kernel if layout is YOURS else _layout_kernels()[layout.name]
+        return predict(chosen, n, settings, (src, dst, settings["stride"], settings["offset"]), work)
+
+    def line(settings: Mapping[str, Any]) -> str:
+        at = "i" if settings["stride"] == 1 else f"i * {settings['stride']}"
+        at = at if settings["offset"] == 0 else f"{at} + {settings['offset']}"
+        return layout_of(settings).line.format(at=at, stride=settings["stride"], offset=settings["offset"])
+
+    def access(settings: Mapping[str, Any], report: Any) -> str:
+        layout = layout_of(settings)
+        if layout is YOURS:  # whatever it computes: the request that was really made
+            return sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes)
+        title = f"The first warp's first read: {layout.size} bytes per lane"
+        return sector_map(first_addresses(settings), layout.size, title=title, fetch_bytes=report.device.dram_fetch_bytes)
+
+    def label(settings: Mapping[str, Any]) -> str:
+        return f"stride {settings['stride']}" + (f", offset {settings['offset']}" if settings["offset"] else "")
+
+    return Panel("coalescing", "Coalescing: what one warp's read pulls in", controls, profile, line, label, access)
+
+
+# ------------------------------------------------------------------------------------------------------ speed of light
+
+DEGREES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+OPERATIONS = (
+    ("copy: y = x", "copy"),
+    ("saxpy: y = a x + y", "saxpy"),
+    ("polynomial of the degree above", "polynomial"),
+)
+
+
+def speed_of_light(kernel: Any = None) -> Panel:
+    """The panel of lesson 00: from an operation that only moves bytes to one that mostly computes.
+
+    kernel   a numba.cuda kernel of (x, out, degree) with float32 arrays; takes the place of the polynomial
+    """
+    controls = (
+        Control("degree", "degree", _options(DEGREES), 1, slider=True, note="multiply-adds on every element"),
+        Control("operation", "operation", OPERATIONS, "polynomial" if kernel is not None else "copy", note="what is computed"),
+        BLOCK,
+        SIZE,
+        _device_control(),
+    )
+
+    def profile(settings: Mapping[str, Any]) -> Any:
+        from solcourse.kernels import copy, polynomial, saxpy
+
+        n = settings["size"]
+        x, y, out = _room("float32", "src")[:n], _room("float32", "src")[LARGEST : LARGEST + n], _room("float32", "dst")[:n]
+        if settings["operation"] == "copy":
+            return predict(copy.copy, n, settings, (x, out), copy.work(n))
+        if settings["operation"] == "saxpy":
+            return predict(saxpy.saxpy, n, settings, (np.float32(2), x, y, out), saxpy.work(n))
+        chosen = polynomial.polynomial if kernel is None else kernel
+        return predict(chosen, n, settings, (x, out, settings["degree"]), polynomial.work(n, settings["degree"]))
+
+    def line(settings: Mapping[str, Any]) -> str:
+        if settings["operation"] == "polynomial":
+            return f"{settings['degree']} x  total = total * x + c        2 FLOPs each, on 8 bytes per element"
+        return {"copy": "out[i] = x[i]", "saxpy": "out[i] = a * x[i] + y[i]"}[settings["operation"]]
+
+    def access(settings: Mapping[str, Any], report: Any) -> str:
+        return sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes)
+
+    def label(settings: Mapping[str, Any]) -> str:
+        return f"degree {settings['degree']}" if settings["operation"] == "polynomial" else settings["operation"]
+
+    return Panel("speed_of_light", "Speed of light: bytes against FLOPs", controls, profile, line, label, access)
+
+
+PANELS: dict[str, Callable[..., Panel]] = {"coalescing": coalescing, "speed_of_light": speed_of_light}
+
+
+def panel(name: str, kernel: Any = None) -> Panel:
+    """The panel of that name, around the learner's kernel where one is given. Raises UnknownName."""
+    if name not in PANELS:
+        raise UnknownName("panel", name, PANELS)
+    return PANELS[name](kernel)
+
+
+# -------------------------------------------------------------------------------------------------------------- frames
+
+
+def columns(pictures: Mapping[str, str], right: Sequence[str], under: str = "") -> str:
+    """Pictures in two columns, one where there is little room: those named in `right` in the second, with `under` below them."""
+
+    def column(names: Sequence[str], more: str = "") -> str:
+        cells = "".join(f'<div class="sol-{name}" style="margin-bottom:8px">{pictures[name]}</div>' for name in names)
+        return f'<div style="flex:1 1 400px;min-width:0;max-width:660px">{cells}{more}</div>'
+
+    left = [name for name in pictures if name not in right]
+    return f'<div style="display:flex;flex-wrap:wrap;gap:0 24px">{column(left)}{column(right, under)}</div>'
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a panel shows for one setting: SVG pictures by name and the same values as a sentence."""
+
+    report: Any
+    label: str
+    line: str
+    values: str
+    pictures: Mapping[str, str]
+
+    @property
+    def html(self) -> str:
+        """The pictures with the line of code above and the values in words below."""
+        code = f'<code class="sol-line" style="font-size:1.05em">{html.escape(self.line)}</code>'
+        values = f'<p class="sol-values" role="status" style="margin:4px 0;line-height:1.45">{html.escape(self.values)}</p>'
+        return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, ["roofline"], values)}</div>'
+
+
+def frame(panel: Panel, settings: Mapping[str, Any], attempts: Sequence[Any] = ()) -> Frame:
+    """Predicts for the settings and draws. attempts: the path so far; see `path`."""
+    report = panel.profile(settings)
+    pictures = {
+        "gauge": figures.gauge(report),
+        "sectors": panel.access(settings, report),
+        "bounds": figures.bounds(report),
+        "roofline": figures.roofline(report.device, path(attempts, replace(report, kernel=panel.label(settings)))),
+    }
+    return Frame(report, panel.label(settings), panel.line(settings), values_of(report), pictures)
+
+
+def path(attempts: Sequence[Any], now: Any) -> list[Any]:
+    """The attempts a roofline shows: those on the device of `now`, at most MOST_ATTEMPTS, `now` last, nothing twice."""
+    before = [a for a in attempts if a.device == now.device and (a.kernel, a.time_s) != (now.kernel, now.time_s)]
+    return [*before, now][-MOST_ATTEMPTS:]
+
+
+def values_of(report: Any) -> str:
+    """The numbers of a panel as a sentence: what a screen reader, or a reader of a saved notebook, gets."""
+    load, store = report.counts.global_load, report.counts.global_store
+    sampled = f" {report.sampled_blocks:,} of {report.run.blocks:,} blocks were run." if report.sampled_blocks else ""
+    return (
+        f"SOL score {units.score(report.sol_score)} {report.origin} on {report.device.name} "
+        f"(attainable {units.score(report.attainable_score)}): {figures.interval(report)}, {figures.bound_words(report.bound)} binds. "
+        f"Sectors per request: {load.sectors_per_request:.3g} loading, {store.sectors_per_request:.3g} storing; "
+        f"{units.percent(load.sector_efficiency)} of the bytes loaded are used.{sampled}"
+    )
+
+
+def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
+    """A verdict with the pictures of its counted launch: the score, the bounds, and the path of the attempts so far."""
+    said = verdict._repr_html_()
+    if verdict.report is None:
+        return f'<div class="sol-verdict">{said}</div>'
+    report = verdict.report
+    pictures = {
+        "gauge": figures.gauge(report),
+        "sectors": sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes),
+        "bounds": figures.bounds(report),
+        "roofline": figures.roofline(report.device, path(attempts, report)),
+    }
+    return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"])}</div>'
+
+
+def error_html(error: BaseException) -> str:
+    """An error as a box inside the panel: its first line in bold, the rest as it is."""
+    first, _, rest = str(error).partition("\n")
+    more = f'<pre style="margin:4px 0 0;white-space:pre-wrap">{html.escape(rest)}</pre>' if rest.strip() else ""
+    box = "border-left:4px solid #D55E00;padding:6px 10px;margin:6px 0"
+    return f'<div class="sol-error" role="alert" style="{box}"><strong>{html.escape(first or type(error).__name__)}</strong>{more}</div>'

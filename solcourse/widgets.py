@@ -1,0 +1,294 @@
+"""The live panels: ipywidgets wired to figures, and the only module that imports ipywidgets.
+
+Every panel is a VBox that also carries a picture and a plain sentence, so that a saved, converted or untrusted notebook,
+or a test without a browser, still shows what it said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import ipywidgets as ipw
+
+from solcourse import panels, stills
+from solcourse.errors import SolcourseError
+from solcourse.lesson import Guess, same, short
+from solcourse.tasks import Marked, Task, mark
+
+POLL_S = 0.2  # how often a watched file is looked at: needs no dependency and works on network mounts
+
+
+class LivePanel(ipw.VBox):
+    """A VBox that describes itself in text, and as a picture, wherever widgets cannot live."""
+
+    def describe(self) -> str:
+        """What the panel says now, as plain text."""
+        return ""
+
+    def still(self) -> bytes | None:
+        """What the panel shows now as a PNG; None where there is nothing to draw."""
+        return None
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        bundle["text/plain"] = self.describe()
+        picture = self.still()
+        if picture is not None:
+            bundle["image/png"] = base64.b64encode(picture).decode("ascii")
+        return bundle
+
+
+class Dashboard(LivePanel):
+    """A Panel with its controls. A change of any control predicts again and redraws; the path of attempts grows."""
+
+    def __init__(self, panel: panels.Panel):
+        self.panel = panel
+        self.attempts: list[Any] = []
+        self.frame: panels.Frame | None = None
+        self.error: BaseException | None = None
+        self.controls = {control.name: _control(control) for control in panel.controls}
+        self.picture = ipw.HTML()
+        self.message = ipw.HTML()
+        clear = ipw.Button(description="Clear path", tooltip="Forget the attempts drawn on the roofline", layout=ipw.Layout(width="100px"))
+        clear.on_click(lambda _: self.clear())
+        for widget in self.controls.values():
+            widget.observe(lambda _: self.refresh(), "value")
+        sliders = [self.controls[c.name] for c in panel.controls if c.slider]
+        choices = [self.controls[c.name] for c in panel.controls if not c.slider]
+        wrap = ipw.Layout(flex_flow="row wrap", grid_gap="2px 14px", align_items="center")
+        title = ipw.HTML(f'<strong style="font-size:1.1em">{html.escape(panel.title)}</strong>')
+        super().__init__([title, ipw.Box(sliders, layout=wrap), ipw.Box([*choices, clear], layout=wrap), self.message, self.picture])
+        self.add_class("sol-dashboard")
+        self.refresh(opening=True)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {name: widget.value for name, widget in self.controls.items()}
+
+    def refresh(self, *, opening: bool = False) -> None:
+        """Predict for the current settings and redraw; an error is shown in the panel, above the last good picture.
+
+        On opening, what is not the learner's error is raised: a test that only runs the cell must see it.
+        """
+        try:
+            frame = panels.frame(self.panel, self.settings, self.attempts)
+        except Exception as error:
+            if opening and not isinstance(error, SolcourseError):
+                raise
+            self.error = error
+            self.message.value = panels.error_html(error)
+            return
+        self.error, self.frame = None, frame
+        self.attempts = panels.path(self.attempts, replace(frame.report, kernel=frame.label))
+        self.message.value = ""
+        self.picture.value = frame.html
+
+    def predict(self, **changes: Any) -> Any:
+        """The Report for the panel's opening settings with some changed; the panel itself stays as it is. Raises UnknownName.
+
+        Opening settings, not the present ones: what a lesson asserts must not depend on where a learner left the sliders.
+        """
+        for name in changes:
+            self.panel.control(name)
+        return self.panel.profile({**self.panel.settings, **changes})
+
+    def clear(self) -> None:
+        """Forget the path, then draw the current point alone."""
+        self.attempts = []
+        self.refresh()
+
+    def describe(self) -> str:
+        if self.error is not None:
+            return str(self.error)
+        return f"{self.panel.title}\n{self.frame.line}\n{self.frame.values}" if self.frame else self.panel.title
+
+    def still(self) -> bytes | None:
+        return stills.png(self.frame.report, self.attempts, self.frame.line) if self.frame else None
+
+
+def _control(control: panels.Control) -> Any:
+    style = {"description_width": "72px"}
+    if control.slider:
+        layout = ipw.Layout(width="360px")
+        return ipw.SelectionSlider(
+            options=control.options, value=control.value, description=control.label, style=style, layout=layout, tooltip=control.note
+        )
+    width = "330px" if max(len(label) for label, _ in control.options) > 12 else "190px"
+    return ipw.Dropdown(
+        options=control.options,
+        value=control.value,
+        description=control.label,
+        style=style,
+        layout=ipw.Layout(width=width),
+        tooltip=control.note,
+    )
+
+
+def dashboard(name: str, kernel: Any = None) -> Dashboard:
+    """The live panel of that name. Raises UnknownName."""
+    return Dashboard(panels.panel(name, kernel))
+
+
+# --------------------------------------------------------------------------------------------------------------- guess
+
+
+class GuessPanel(LivePanel):
+    """The buttons of a lesson.Guess. The chosen one is marked; after the reveal, the right one too."""
+
+    def __init__(self, guess: Guess):
+        self.guess = guess
+        self.buttons = [ipw.Button(description=short(option), layout=ipw.Layout(width="auto")) for option in guess.options]
+        for button, option in zip(self.buttons, guess.options, strict=True):
+            button.on_click(lambda _, option=option: guess.choose(option))
+        self.said = ipw.HTML()
+        question = ipw.HTML(f"<span>{html.escape(guess.question)}</span>")
+        wrap = ipw.Layout(flex_flow="row wrap", align_items="center")
+        super().__init__([question, ipw.Box([*self.buttons, self.said], layout=wrap)])
+        self.add_class("sol-guess")
+        guess.listen(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Marks the buttons as the guess now stands."""
+        for button, option in zip(self.buttons, self.guess.options, strict=True):
+            chosen, right = option == self.guess.answer, self.guess.revealed and same(option, self.guess.truth)
+            button.button_style = "success" if right else "info" if chosen else ""
+            button.icon = "check" if right else "hand-o-right" if chosen else ""
+        said = "" if self.guess.answer is None else f"Your bet: <strong>{html.escape(short(self.guess.answer))}</strong>"
+        self.said.value = f'<span class="sol-bet" role="status" style="padding-left:8px">{said}</span>'
+
+    def describe(self) -> str:
+        return repr(self.guess)
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+def folded_hints(hints: Sequence[str], read: Callable[[int], None] | None = None) -> ipw.Accordion:
+    """Hints, each behind a fold of its own, in order. `read` is told the number of a hint when it is opened."""
+    pages = [ipw.HTML(f'<div style="line-height:1.45;white-space:pre-line">{html.escape(hint)}</div>') for hint in hints]
+    fold = ipw.Accordion(children=pages, titles=[f"Hint {n}" for n in range(1, len(hints) + 1)], selected_index=None)
+    if read is not None:
+        fold.observe(lambda change: read(change["new"] + 1) if change["new"] is not None else None, "selected_index")
+    return fold
+
+
+class TaskPanel(LivePanel):
+    """A sum to do by hand: a line to type it in, marked on Enter or by the button, with hints folded."""
+
+    def __init__(self, task: Task, marked: Callable[[Task, str], Marked]):
+        self.task, self.marked = task, marked
+        self.result = mark(task, None)
+        self.box = ipw.Text(placeholder="a number or a sum, such as 4 * 2**20 / 1e12", layout=ipw.Layout(width="min(560px, 90%)"))
+        self.box.continuous_update = False
+        self.box.observe(lambda _: self.check(), "value")
+        button = ipw.Button(description="Check", button_style="primary", layout=ipw.Layout(width="90px"))
+        button.on_click(lambda _: self.check())
+        self.said = ipw.HTML()
+        question = ipw.HTML(f'<div style="line-height:1.45">{task.question}</div>')
+        super().__init__([question, ipw.HBox([self.box, button]), self.said, folded_hints(task.hints)])
+        self.add_class("sol-task")
+        self.show()
+
+    def check(self) -> None:
+        """Marks what is in the box."""
+        self.result = self.marked(self.task, self.box.value)
+        self.show()
+
+    def show(self) -> None:
+        """Writes the marking under the box."""
+        sign = {True: "✔ ", False: "✘ ", None: ""}[self.result.passed]
+        self.said.value = f'<div class="sol-marked" role="status" style="line-height:1.45">{sign}{self.result.message}</div>'
+
+    def describe(self) -> str:
+        return f"{self.task.plain_question}\n{self.result}"
+
+
+# ----------------------------------------------------------------------------------------------------------- exercises
+
+
+def stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is saved: its time and size. None while there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+async def watch(path: Path, saved: Callable[[], bool], poll_s: float = POLL_S) -> None:
+    """Calls `saved` after each change of the file, until it returns False."""
+    before = stamp(path)
+    while True:
+        await asyncio.sleep(poll_s)
+        now = stamp(path)
+        if now is not None and now != before:
+            before = now
+            if not saved():
+                return
+
+
+class ExercisePanel(LivePanel):
+    """An exercise: where its file is, a Score button, a new verdict on every save, hints folded, the path of attempts."""
+
+    _live: ClassVar[dict[str, ExercisePanel]] = {}  # the newest panel of each exercise: only it follows the file
+
+    def __init__(self, name: str):
+        from solcourse import course, exercises
+
+        self.name = name
+        self.verdict: Any = None
+        self.attempts: list[Any] = []
+        self.home = course.find()
+        self.path = course.learner_file(self.home, name)
+        self.button = ipw.Button(description="Score", button_style="primary", icon="play", layout=ipw.Layout(width="110px"))
+        self.button.on_click(lambda _: self.score())
+        where = course.shown(self.path, self.home)
+        self.said = ipw.HTML(f"<span>Edit <code>{html.escape(where)}</code> and save it, or press the button.</span>")
+        self.picture = ipw.HTML()
+        sheet = exercises.sheet(name, self.home)
+        hints = folded_hints(sheet.hints, lambda number: exercises.hint(name, number))
+        super().__init__([ipw.HBox([self.button, self.said], layout=ipw.Layout(align_items="center")), self.picture, hints])
+        self.add_class("sol-exercise")
+        self.follow()
+
+    def follow(self) -> None:
+        """Scores again on every save, as long as this is the newest panel of its exercise. Does nothing outside a notebook."""
+        self._live[self.name] = self
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self.watcher = loop.create_task(watch(self.path, self.saved))
+
+    def saved(self) -> bool:
+        """The file was saved: score it, unless a newer panel does. Returns whether to go on watching."""
+        if self._live.get(self.name) is not self:
+            return False
+        self.score()
+        return True
+
+    def score(self) -> None:
+        """Checks the learner's file and shows the verdict."""
+        from solcourse import exercises
+
+        self.button.disabled = True
+        try:
+            self.verdict = exercises.check(self.name)
+        except Exception as error:  # a watcher has nobody to raise to: what went wrong is shown where the learner looks
+            self.picture.value = panels.error_html(error)
+            return
+        finally:
+            self.button.disabled = False
+        if self.verdict.report is not None:
+            self.attempts = panels.path(self.attempts, self.verdict.report)
+        self.picture.value = panels.verdict_html(self.verdict, self.attempts)
+
+    def describe(self) -> str:
+        return str(self.verdict) if self.verdict is not None else f"Exercise {self.name}: not scored yet."

@@ -1,0 +1,159 @@
+"""Lesson 01 as a learner meets it: real JupyterLab, a real browser, the mouse and the keyboard."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+
+import pytest
+from lab_server import ERRORS, FLAGS, REPOSITORY, Lab, browser_path, course_copy
+
+pytestmark = pytest.mark.browser
+NOTEBOOK = "01_coalescing.ipynb"
+
+# Times from a key's own timestamp to the first frame after the panel's words changed. Armed before each key.
+STOPWATCH = """() => {
+    const root = document.querySelector('.sol-dashboard');
+    const values = () => root.querySelector('.sol-values')?.textContent;
+    window.solWatch = {arm() {
+        this.ms = null;
+        const before = values();
+        let pressed = null;
+        document.addEventListener('keydown', event => { pressed = event.timeStamp; }, {capture: true, once: true});
+        const observer = new MutationObserver(() => {
+            if (values() === before) return;
+            observer.disconnect();
+            requestAnimationFrame(() => setTimeout(() => { this.ms = performance.now() - pressed; }));
+        });
+        observer.observe(root, {childList: true, subtree: true, characterData: true});
+    }};
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = browser_path()
+    if path is None:
+        reason = "no Chromium on this machine: install chromium, or run `playwright install chromium`"
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def lab(chromium, tmp_path_factory):
+    with Lab(course_copy(tmp_path_factory.mktemp("course")), tmp_path_factory.mktemp("jupyter")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def page(chromium, lab):
+    """Lesson 01, every cell run."""
+    page = chromium.new_page(viewport={"width": 1440, "height": 1100})
+    lab.run_all(page, NOTEBOOK)
+    page.locator(".sol-exercise button", has_text="Score").wait_for()
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return tmp_path_factory.mktemp("screenshots")
+
+
+def panel_state(page) -> tuple[float, str, str]:
+    """(SOL score, label of the sector map, words) of the coalescing panel."""
+    root = page.locator(".sol-dashboard").first
+    words = root.locator(".sol-values").inner_text()
+    return float(re.search(r"SOL score ([\d.]+)", words)[1]), root.locator(".sol-sectors svg").get_attribute("aria-label"), words
+
+
+def turn(page, steps: int) -> None:
+    """Moves the stride slider by keyboard, one step at a time, waiting for each picture."""
+    page.locator(".sol-dashboard .noUi-handle").first.focus()
+    for _ in range(abs(steps)):
+        words = panel_state(page)[2]
+        page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
+        page.wait_for_function("before => document.querySelector('.sol-dashboard .sol-values').textContent !== before", arg=words)
+
+
+def test_every_cell_of_the_lesson_runs(page):
+    assert page.evaluate(ERRORS) == []
+
+
+def test_a_wider_stride_lowers_the_score_and_spreads_the_sectors(page):
+    score, sectors, words = panel_state(page)
+    assert score > 0.75
+    assert "4 sectors" in sectors
+    turn(page, +7)  # 1 2 3 4 5 6 7 8
+    wide_score, wide_sectors, wide_words = panel_state(page)
+    assert wide_score < score / 3
+    assert "32 sectors" in wide_sectors
+    assert "Sectors per request: 32 loading, 4 storing" in wide_words
+    turn(page, -7)
+    assert panel_state(page) == (score, sectors, words)
+
+
+def test_a_slider_step_reaches_the_screen(page):
+    """Prints the latency; asserts only that every step arrives, since a shared machine's time is nobody's law."""
+    page.evaluate(STOPWATCH)
+    page.locator(".sol-dashboard .noUi-handle").first.focus()
+    times = []
+    for key in ["ArrowRight"] * 13 + ["ArrowLeft"] * 13 + ["ArrowRight"] * 13 + ["ArrowLeft"] * 13:
+        page.evaluate("() => window.solWatch.arm()")
+        page.keyboard.press(key)
+        page.wait_for_function("() => window.solWatch.ms !== null", timeout=10_000)
+        times.append(page.evaluate("() => window.solWatch.ms"))
+    median, p90 = statistics.median(times), statistics.quantiles(times, n=10)[-1]
+    print(f"\nslider to picture: median {median:.0f} ms, p90 {p90:.0f} ms, {len(times)} steps")
+    assert len(times) == 52
+    assert median < 2000
+
+
+def test_the_stub_is_told_not_yet_and_a_saved_solution_passes(page, lab):
+    root = page.locator(".sol-exercise")
+    root.locator("button", has_text="Score").click()
+    root.locator(".sol-verdict", has_text="not yet").wait_for()
+    assert "passed" not in root.locator(".sol-verdict b").first.inner_text()
+    mine = lab.course / "exercises" / "mine" / "ex01_coalescing.py"
+    from solcourse import stubs
+
+    mine.write_text(stubs.solved((REPOSITORY / "solutions" / mine.name).read_text()))  # saved in an editor: no button pressed
+    root.locator(".sol-verdict b", has_text="passed").first.wait_for()
+
+
+def test_a_file_that_does_not_parse_is_told_so_and_the_panel_lives_on(page, lab):
+    mine = lab.course / "exercises" / "mine" / "ex01_coalescing.py"
+    good = mine.read_text()
+    mine.write_text(good.replace("def normalise(", "def normalise(("))
+    page.locator(".sol-exercise .sol-verdict", has_text="Syntax").wait_for()
+    mine.write_text(good)
+    page.locator(".sol-exercise .sol-verdict b", has_text="passed").first.wait_for()
+
+
+@pytest.mark.parametrize(("theme", "ink_is_light"), [("JupyterLab Light", False), ("JupyterLab Dark", True)])
+def test_figures_follow_the_theme(page, lab, pictures, theme, ink_is_light):
+    lab.theme(page, theme)
+    for name in ("sol-dashboard", "sol-exercise"):
+        element = page.locator(f".{name}").first
+        element.scroll_into_view_if_needed()
+        ink = element.locator("svg text").first.evaluate("node => getComputedStyle(node).fill")
+        brightness = sum(map(int, re.findall(r"\d+", ink)[:3])) / 3
+        assert (brightness > 127) == ink_is_light
+        target = pictures / f"{name}-{theme.split()[-1].lower()}.png"
+        element.screenshot(path=target)
+        assert target.stat().st_size > 10_000
+    print(f"\nscreenshots in {pictures}")
+
+
+def test_a_bet_is_taken_and_answered(page):
+    root = page.locator(".sol-guess").first
+    root.locator("button").nth(2).click()
+    root.locator(".sol-bet", has_text="Your bet: 16").wait_for()

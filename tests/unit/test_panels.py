@@ -1,0 +1,298 @@
+"""Panels: what is asked of the engine, what is shown, and that nothing a learner does leaves a panel dead."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from reports_by_hand import a_report, a_run, traffic
+
+from solcourse import access_maps, panels
+from solcourse.errors import KernelTypeError, UnknownName
+
+N = 2**20
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Every launch that a panel asks for, answered with a copy of that stride made by hand."""
+    asked = []
+
+    def profile(configured, *arguments, **options):
+        asked.append(SimpleNamespace(configured=configured, arguments=arguments, **options))
+        stride = arguments[2] if len(arguments) == 4 else 1
+        run = replace(a_run(min(stride, 33)), sampled_blocks=64)
+        moved = traffic(read=4 * N * min(stride, 16))
+        return a_report(run=run, on=options["device"], time_s=1e-6 * (4 + 2 * min(stride, 16)), traffic=moved, sampled_blocks=64)
+
+    fake = SimpleNamespace(profile=profile)
+    monkeypatch.setitem(sys.modules, "solcourse.verbs", fake)
+    monkeypatch.setattr("solcourse.verbs", fake, raising=False)
+    return asked
+
+
+def with_stride(panel, stride, **more):
+    return {**panel.settings, "stride": stride, **more}
+
+
+# ---- arrays that are promised, not made
+
+
+def test_a_lazy_array_costs_no_memory_until_it_is_touched():
+    array = panels.lazy_array(2**33)  # 32 GiB
+    assert array.dtype == np.float32
+    assert array.size == 2**33
+    array[-1] = 7
+    assert (array[0], array[-1]) == (0, 7)
+
+
+# ---- what the coalescing panel launches
+
+
+@pytest.mark.parametrize("layout", panels.LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize(("stride", "offset"), [(1, 0), (3, 5), (64, 32)])
+def test_every_setting_stays_inside_its_arrays(launches, layout, stride, offset):
+    panel = panels.panel("coalescing")
+    panel.profile(with_stride(panel, stride, offset=offset, layout=layout.name))
+    src, dst, *_ = launches[-1].arguments
+    last = (dst.size - 1) * stride + offset
+    reach = {"aos_one": 3 * last, "aos_all": 3 * last + 2, "soa_all": last + 2 * (src.size // 3)}.get(layout.name, last)
+    assert reach < src.size
+    assert dst.size == panels.LARGEST
+
+
+@pytest.mark.parametrize("layout", panels.LAYOUTS, ids=lambda layout: layout.name)
+def test_the_ledger_does_not_depend_on_the_stride(launches, layout):
+    panel = panels.panel("coalescing")
+    works = []
+    for stride in (1, 16):
+        panel.profile(with_stride(panel, stride, layout=layout.name))
+        works.append(launches[-1].work)
+    assert works[0] == works[1]
+    # `fields` numbers read and one written for each element
+    assert works[0].compulsory_bytes == (layout.fields + 1) * layout.size * panels.LARGEST
+
+
+def test_launches_are_sampled_and_go_to_the_chosen_device(launches):
+    panel = panels.panel("coalescing")
+    panel.profile(with_stride(panel, 2, device="Tesla T4", block=64, size=2**20))
+    asked = launches[-1]
+    assert asked.device == "Tesla T4"
+    assert asked.sample_blocks == panels.SAMPLE_BLOCKS
+    assert asked.arguments[1].size == 2**20
+
+
+def test_small_grids_are_offered_without_numbas_advice(launches):
+    panel = panels.panel("coalescing")
+    panel.profile(with_stride(panel, 1, size=2**14, block=1024))  # 16 blocks: a warning would be an error here
+
+
+def test_the_picture_is_of_the_addresses_that_the_settings_mean():
+    panel = panels.panel("coalescing")
+    for settings, count in [
+        (with_stride(panel, 1), 4),
+        (with_stride(panel, 2), 8),
+        (with_stride(panel, 8), 32),
+        (with_stride(panel, 1, offset=1), 5),
+        (with_stride(panel, 1, offset=8), 4),
+        (with_stride(panel, 1, layout="float64"), 8),
+        (with_stride(panel, 1, layout="aos_one"), 12),
+        (with_stride(panel, 1, layout="aos_all"), 12),
+        (with_stride(panel, 1, layout="soa_all"), 4),
+    ]:
+        size = panels.layout_of(settings).size
+        assert len(access_maps.sector_masks(panels.first_addresses(settings), size)) == count
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "dst[i] = src[i]"),
+        ({"stride": 4}, "dst[i] = src[i * 4]"),
+        ({"stride": 4, "offset": 2}, "dst[i] = src[i * 4 + 2]"),
+        ({"offset": 2, "layout": "aos_one"}, "dst[i] = src[3 * (i + 2)]"),
+    ],
+)
+def test_the_line_of_code_says_what_the_settings_do(changes, line):
+    panel = panels.panel("coalescing")
+    assert panel.line({**panel.settings, **changes}) == line
+
+
+def test_a_learners_kernel_is_the_one_that_runs(launches):
+    from numba import cuda
+
+    @cuda.jit
+    def mine(src, dst, stride, offset):
+        pass
+
+    panel = panels.panel("coalescing", mine)
+    panel.profile(panel.settings)
+    assert launches[-1].configured.dispatcher is mine
+
+
+@pytest.mark.parametrize("name", panels.PANELS)
+def test_unknown_settings_and_panels_are_named(name):
+    with pytest.raises(UnknownName, match=name):
+        panels.panel(name[:-1] + "x")
+    with pytest.raises(UnknownName):
+        panels.panel(name).control("strides")
+
+
+# ---- what is shown
+
+
+def test_a_frame_says_its_numbers_in_words_and_in_every_picture(launches):
+    panel = panels.panel("coalescing")
+    frame = panels.frame(panel, with_stride(panel, 8))
+    assert set(frame.pictures) == {"gauge", "sectors", "bounds", "roofline"}
+    for svg in frame.pictures.values():
+        assert 'role="img" aria-label="' in svg
+    assert "Sectors per request: 32 loading, 4 storing" in frame.values
+    assert "64 of 4,096 blocks" in frame.values
+    assert "predicted on A100-SXM4-80GB" in frame.values
+    assert frame.values in frame.html
+
+
+def test_the_path_keeps_to_one_device_and_shows_nothing_twice():
+    a, b, other = a_report(kernel="stride 1"), a_report(kernel="stride 2", time_s=30e-6), a_report(on="Tesla T4")
+    assert panels.path([a, other], b) == [a, b]
+    assert panels.path([a, b], a) == [b, a]
+    many = [a_report(kernel=str(n)) for n in range(30)]
+    assert panels.path(many, a) == [*many[-(panels.MOST_ATTEMPTS - 1) :], a]
+
+
+def test_an_error_is_shown_as_text_not_as_markup():
+    shown = panels.error_html(KernelTypeError("line 3: a < b\n<script>alert()</script>"))
+    assert "<script>" not in shown
+    assert "line 3: a &lt; b" in shown
+
+
+def test_a_frame_is_small_enough_to_follow_a_slider(launches):
+    """jupyter.md's budget is a message of some kilobytes: a 200 kB picture would not follow a drag."""
+    panel = panels.panel("coalescing")
+    attempts = [a_report(kernel=f"stride {n}", time_s=1e-6 * n) for n in range(1, 13)]
+    assert len(panels.frame(panel, with_stride(panel, 64), attempts).html) < 40_000
+
+
+# ---- widgets
+
+
+@pytest.fixture
+def widgets():
+    pytest.importorskip("ipywidgets", reason="panels need ipywidgets")
+    from solcourse import widgets
+
+    return widgets
+
+
+def test_a_control_redraws_and_lengthens_the_path(launches, widgets):
+    live = widgets.dashboard("coalescing")
+    before = live.picture.value
+    live.controls["stride"].value = 8
+    assert live.picture.value != before
+    assert "Sectors per request: 32 loading" in live.picture.value
+    assert [attempt.kernel for attempt in live.attempts] == ["stride 1", "stride 8"]
+    live.clear()
+    assert [attempt.kernel for attempt in live.attempts] == ["stride 8"]
+
+
+def test_a_panel_predicts_from_its_opening_settings_wherever_its_sliders_stand(launches, widgets):
+    live = widgets.dashboard("coalescing")
+    live.controls["stride"].value = 64
+    live.predict(offset=1)
+    assert launches[-1].arguments[2:] == (1, 1)
+    with pytest.raises(UnknownName, match="stride"):
+        live.predict(strid=2)
+
+
+def test_an_error_is_shown_in_the_panel_and_the_next_change_works(launches, widgets, monkeypatch):
+    live = widgets.dashboard("coalescing")
+    good = sys.modules["solcourse.verbs"].profile
+
+    def refuse(*_, **__):
+        raise KernelTypeError("line 4: no such name")
+
+    monkeypatch.setattr(sys.modules["solcourse.verbs"], "profile", refuse)
+    live.controls["stride"].value = 2
+    assert "line 4: no such name" in live.message.value
+    assert live.describe() == "line 4: no such name"
+    monkeypatch.setattr(sys.modules["solcourse.verbs"], "profile", good)
+    live.controls["stride"].value = 3
+    assert live.message.value == ""
+
+
+def test_what_is_not_the_learners_error_is_raised_on_opening(launches, widgets, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(sys.modules["solcourse.verbs"], "profile", broken)
+    with pytest.raises(ZeroDivisionError):
+        widgets.dashboard("coalescing")
+
+
+def test_a_panel_without_a_browser_is_a_picture_and_a_sentence(launches, widgets):
+    import base64
+
+    bundle = widgets.dashboard("coalescing")._repr_mimebundle_()
+    assert "SOL score" in bundle["text/plain"]
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_hints_are_folded_and_counted_when_read(widgets):
+    read = []
+    fold = widgets.folded_hints(["first", "second"], read.append)
+    assert fold.selected_index is None
+    fold.selected_index = 1
+    fold.selected_index = None
+    assert read == [2]
+
+
+def test_a_bet_marks_its_button(widgets, tmp_path, monkeypatch):
+    from solcourse import lesson
+
+    monkeypatch.chdir(tmp_path)
+    bet = lesson.guess("?", [4, 8])
+    panel = widgets.GuessPanel(bet)
+    panel.buttons[0].click()
+    assert "4" in panel.said.value
+    bet.reveal(8.0)
+    assert [button.button_style for button in panel.buttons] == ["info", "success"]
+
+
+def test_a_watched_file_calls_back_on_every_save_until_told_to_stop(widgets, tmp_path):
+    file, saved = tmp_path / "ex.py", []
+
+    async def scenario():
+        file.write_text("one")
+        watcher = asyncio.create_task(widgets.watch(file, lambda: saved.append(file.read_text()) or len(saved) < 2, poll_s=0.01))
+        await asyncio.sleep(0.05)
+        assert saved == []  # nothing was saved yet
+        for text in ("two!", "three"):
+            file.write_text(text)
+            await asyncio.sleep(0.05)
+        await asyncio.wait_for(watcher, 1)
+
+    asyncio.run(scenario())
+    assert saved == ["two!", "three"]
+
+
+def test_a_file_that_goes_away_and_comes_back_is_still_watched(widgets, tmp_path):
+    file, saved = tmp_path / "ex.py", []
+
+    async def scenario():
+        file.write_text("one")
+        watcher = asyncio.create_task(widgets.watch(file, lambda: saved.append(1) or False, poll_s=0.01))
+        await asyncio.sleep(0.03)
+        file.unlink()  # some editors save by renaming
+        await asyncio.sleep(0.03)
+        assert not saved
+        file.write_text("two!")
+        await asyncio.wait_for(watcher, 1)
+
+    asyncio.run(scenario())
+    assert saved == [1]
