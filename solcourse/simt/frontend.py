@@ -202,6 +202,22 @@ def argument_names(dispatcher: Any) -> tuple[tuple[str, ...], bool]:
     return tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL), variadic
 
 
+def normalized(signature: Any) -> tuple[Any, ...]:
+    """Argument types of an eager signature: a string, a tuple of types, or `void(...)`."""
+    types, _ = _dispatcher_module().sigutils.normalize_signature(signature)
+    return tuple(types)
+
+
+def void_signature(arg_types: tuple) -> Any:
+    """numba's signature object of a kernel."""
+    module = _dispatcher_module()
+    return module.typing.signature(module.types.void, *arg_types)
+
+
+def _dispatcher_module() -> Any:
+    return importlib.import_module("numba.cuda.dispatcher")
+
+
 def _refuse_hopeless(name: str, value: Any) -> None:
     """Values that numba types but cannot pass, or refuses obscurely."""
     what, cure = type(value).__name__, ""
@@ -231,7 +247,7 @@ def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
     overloads = list(dispatcher.overloads.values())
     if dispatcher.specialized or len(overloads) == 1:
         return tuple(overloads[0].argument_types)
-    module: Any = importlib.import_module("numba.cuda.dispatcher")
+    module = _dispatcher_module()
     extra = {}
     if hasattr(module, "_LAUNCH_CONFIG_KW"):
         extra = {module._LAUNCH_CONFIG_KW: None}
@@ -315,7 +331,7 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
             result = compile_cuda(function, types.void, arg_types, **flags)
             modules = list(result.library.llvm_strs)
         except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
-            raise _type_error(error, dispatcher, arg_types) from error
+            raise _type_error(error, dispatcher, arg_types) from None  # numba stays in __context__; its traceback helps no learner
     entry = result.fndesc.llvm_func_name
     llvm, parameters, static_shared_bytes = _link(modules, entry)
     code = function.__code__
@@ -435,7 +451,7 @@ def without_device() -> Iterator[None]:
     from numba.cuda.dispatcher import CUDADispatcher
 
     lent: dict[Any, OrderedDict] = {}
-    compile_device = CUDADispatcher.compile_device
+    compile_device = getattr(CUDADispatcher.compile_device, "__wrapped__", CUDADispatcher.compile_device)
 
     def compile_device_here(self: Any, args: tuple, return_type: Any = None) -> Any:
         if self not in lent:
@@ -461,9 +477,7 @@ def without_device() -> Iterator[None]:
 
 def numba_lock() -> Any:
     """numba's own compiler lock (numba-cuda has one of its own)."""
-    import numba.cuda.dispatcher as module
-
-    return module.global_compiler_lock
+    return _dispatcher_module().global_compiler_lock
 
 
 @contextlib.contextmanager
@@ -509,8 +523,8 @@ def _repair_min_max() -> None:
             metadata = {"target": "cuda"}
 
             def generic(self, args: tuple, kws: dict) -> Any:
-                only: Any = args[0] if len(args) == 1 else None
-                kinds = list(only) if isinstance(only, types.BaseTuple) else args
+                is_tuple = len(args) == 1 and isinstance(args[0], types.BaseTuple)
+                kinds = list(args[0]) if is_tuple else args
                 if kws or not kinds or not all(isinstance(kind, ordered) for kind in kinds) or kinds is args and len(args) < 2:
                     return None
                 result = self.context.unify_types(*kinds)

@@ -1,0 +1,191 @@
+"""run, profile, sanitize, measure, use_engine: what one does with a launch. Each takes numba's own `kernel[grid, block]`.
+
+    run       execute on the engine: arrays are written, as on the GPU
+    profile   execute, count, and predict the time on a device -> Report
+    sanitize  execute on copies and look for faults -> list[Finding]
+    measure   time on a real GPU -> Report
+    use_engine  send every launch of a script, and numba.cuda's host calls, to the engine
+
+An eager signature, `@cuda.jit("void(float32[:])")`, is compiled by numba at decoration, which needs a GPU's driver before
+solcourse is ever asked: call `use_engine()` first, or drop the signature.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError
+from solcourse.hardware import DEFAULT_DEVICE, Device
+from solcourse.hardware import device as find_device
+from solcourse.simt.records import Finding
+
+if TYPE_CHECKING:
+    from solcourse.report import Report
+    from solcourse.simt.arguments import BoundArguments
+    from solcourse.simt.frontend import KernelIR, LaunchSpec
+    from solcourse.simt.records import EngineRun
+    from solcourse.standin import Engine
+    from solcourse.work import Work
+
+KIB = 1024
+STATIC_SHARED_LIMIT = 48 * KIB  # bytes; CUDA's, on every device, without an opt-in that numba does not make
+CACHES = ("cold", "warm")
+MAX_FINDINGS = 64
+
+
+def run(launch: Any, *args: Any) -> None:
+    """Execute `kernel[grid, block]` on the engine. Arrays are written as on a GPU; nothing is counted.
+
+    Raises KernelTypeError, UnsupportedKernel, LaunchError (nothing ran); OutOfBounds, BarrierError, RunawayKernel.
+    """
+    from solcourse.simt import frontend
+
+    _run(frontend.launch_of(launch), args)
+
+
+def profile(
+    launch: Any,
+    *args: Any,
+    device: str | Device = DEFAULT_DEVICE,
+    work: Work | None = None,
+    cache: str = "cold",
+    sample_blocks: int | None = None,
+    registers: int | None = None,
+    baseline_s: float | None = None,
+) -> Report:
+    """Execute on the engine with every counter on, and predict the time on `device`. Arrays are written as on a GPU.
+
+    work           the ledger behind T_SOL; None: what the engine saw
+    cache          "cold" empties L2 first, as ncu does; "warm" keeps what the last launch left
+    sample_blocks  run about so many blocks only and scale the counts: outputs are incomplete then
+    registers      per thread, where you know better than the estimate
+    baseline_s     a time on the same device, for anchored_score
+    Raises what `run` raises; UnknownName (device); LaunchError where the block does not fit the device.
+    """
+    from solcourse import report
+    from solcourse.simt import frontend
+
+    gpu = find_device(device)
+    _check_cache(cache)
+    if sample_blocks is not None and (not isinstance(sample_blocks, int) or sample_blocks < 1):
+        raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
+    result = _run(frontend.launch_of(launch), args, gpu=gpu, counters=True, sample_blocks=sample_blocks)
+    return report.predicted(result, gpu, work=work, cache=cache, registers=registers, baseline_s=baseline_s)
+
+
+def sanitize(launch: Any, *args: Any) -> list[Finding]:
+    """Execute on copies of the arrays and return what is wrong with the launch; empty means clean.
+
+    Looks for accesses out of bounds and barriers that can never complete. Races and uninitialised reads are not checked yet.
+    Raises KernelTypeError, UnsupportedKernel, LaunchError (nothing ran), RunawayKernel.
+    """
+    from solcourse.simt import engine, frontend
+
+    spec = frontend.launch_of(launch)
+    kernel, bound = _prepare(spec, args, private=True)
+    try:
+        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=False, max_findings=MAX_FINDINGS)
+        findings = list(result.findings)
+    except OutOfBounds as error:  # BarrierError too
+        if error.finding is None:
+            raise
+        findings = [error.finding]
+    return findings + _launch_findings(spec, kernel)
+
+
+def measure(
+    launch: Any,
+    *args: Any,
+    work: Work | None = None,
+    device: str | Device | None = None,
+    cache: str = "cold",
+    repeats: int = 50,
+    baseline_s: float | None = None,
+) -> Report:
+    """Time on a real GPU: the median of `repeats` launches and its 95 % confidence interval. Arrays: as after one launch.
+
+    work    the ledger behind T_SOL; without it there is no score
+    device  whose figures to score against, for a GPU without published ones here; None: the GPU's own
+    Raises NoGPU, which says why there is none and what to do; UnknownName for a GPU without figures.
+    """
+    from solcourse import report, standin, timing
+    from solcourse.simt import frontend
+
+    if standin.is_active():
+        raise NoGPU("use_engine() is in effect, so launches go to the CPU engine: close it before measuring on a real GPU.")
+    _check_cache(cache)
+    spec = frontend.launch_of(launch)
+    gpu = timing.figures_of(timing.gpu_name()) if device is None else find_device(device)
+    timed = timing.time_launch(launch, args, cache=cache, repeats=repeats)
+    name = spec.dispatcher.py_func.__name__
+    return report.measured(name, gpu, timed.median_s, timed.interval_s, work=work, cache=cache, baseline_s=baseline_s)
+
+
+def use_engine(device: str | Device = DEFAULT_DEVICE) -> Engine:
+    """From now on numba.cuda works on the engine: launches, eager signatures, cuda.to_device, streams, events, all of it.
+
+    A function, and a context manager that gives numba.cuda back at the end; `.close()` does the same. Counts and results do
+    not depend on `device`, only what cuda.get_current_device() says. Raises UnknownName; SolcourseError under the simulator.
+
+    >>> with use_engine("T4"):                                                # doctest: +SKIP
+    ...     kernel[128, 256](cuda.to_device(x))
+    """
+    from solcourse.standin import Engine
+
+    return Engine(device, _run)
+
+
+# ------------------------------------------------------------------------------------------------------------------- parts
+
+
+def _prepare(spec: LaunchSpec, args: tuple, *, private: bool = False) -> tuple[KernelIR, BoundArguments]:
+    """Compile for these arguments and flatten them. Nothing runs, and no array is touched."""
+    from solcourse.simt import arguments, frontend
+
+    kernel = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
+    if kernel.static_shared_bytes > STATIC_SHARED_LIMIT:
+        raise LaunchError(
+            f"{kernel.name} declares {kernel.static_shared_bytes:,} bytes of shared arrays per block; CUDA's limit for arrays of "
+            f"fixed size is {STATIC_SHARED_LIMIT:,} (48 KiB). Use smaller tiles.",
+            file=kernel.file,
+            line=kernel.first_line,
+        )
+    return kernel, arguments.bind(kernel, args, private=private)
+
+
+def _run(
+    spec: LaunchSpec, args: tuple, *, gpu: Device | None = None, counters: bool = False, sample_blocks: int | None = None
+) -> EngineRun:
+    from solcourse.simt import engine
+
+    kernel, bound = _prepare(spec, args)
+    if gpu is not None:
+        _check_device(kernel, spec, gpu)
+    result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=counters, sample_blocks=sample_blocks)
+    bound.write_back()
+    return result
+
+
+def _check_cache(cache: str) -> None:
+    if cache not in CACHES:
+        raise SolcourseError(f"cache is {' or '.join(repr(c) for c in CACHES)}; got {cache!r}.")
+
+
+def _check_device(kernel: KernelIR, spec: LaunchSpec, gpu: Device) -> None:
+    """Before anything runs: what this device has no room for. Registers are known, and checked, afterwards."""
+    static, dynamic, limit = kernel.static_shared_bytes, spec.dynamic_shared_bytes, gpu.smem_max_kib_block * KIB
+    if static + dynamic > limit:
+        raise LaunchError(
+            f"{kernel.name} needs {static:,} + {dynamic:,} = {static + dynamic:,} bytes of shared memory per block (static + dynamic); "
+            f"{gpu.name} has {limit:,}.",
+            file=kernel.file,
+            line=kernel.first_line,
+        )
+
+
+def _launch_findings(spec: LaunchSpec, kernel: KernelIR) -> list[Finding]:
+    if not spec.looks_swapped:
+        return []
+    message = f"grid {spec.blocks} x block {spec.threads_per_block}: {spec.threads_per_block} threads per block, less than one warp"
+    hint = f"The first number is blocks, the second threads per block: did you mean {kernel.name}[{spec.threads_per_block}, {spec.blocks}]?"
+    return [Finding("launch_shape", "warning", message, hint, file=kernel.file, line=kernel.first_line)]
