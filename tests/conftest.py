@@ -20,7 +20,7 @@ def launch():
 
     def run(configured, *args, **options):
         spec = frontend.launch_of(configured)
-        kernel = frontend.compile_kernel(spec.dispatcher, frontend.types_of(args))
+        kernel = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
         bound = arguments.bind(kernel, args)
         result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, **options)
         bound.write_back()

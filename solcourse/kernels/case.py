@@ -22,12 +22,12 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def random_array(rng: np.random.Generator, shape: int | Shape, dtype: Any) -> np.ndarray:
-    """Random data of any numeric dtype: floats in [-1, 1), integers in [-100, 100) or [0, 100), booleans."""
+    """Random data of any numeric dtype: floats in [-1, 1), integers in [-50, 50) or [0, 50), booleans."""
     kind = np.dtype(dtype).kind
     if kind == "b":
         return rng.integers(0, 2, shape).astype(dtype)
     if kind in "iu":
-        return rng.integers(0 if kind == "u" else -100, 100, shape).astype(dtype)
+        return rng.integers(0 if kind == "u" else -50, 50, shape).astype(dtype)
     data = rng.uniform(-1, 1, shape)
     return (data + 1j * rng.uniform(-1, 1, shape) if kind == "c" else data).astype(dtype)
 
