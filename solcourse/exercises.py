@@ -169,7 +169,7 @@ def _remembered(folder: Path, name: str, text: str, passed: bool, report: Report
     """Keeps an attempt that got as far as its counts in the learner's progress. Returns how many there were."""
     if course.solutions_wanted():
         return 1
-    scores = {report.device: report.sol_score} if report and report.sol_score is not None else None
+    scores = {report.device.name: report.sol_score} if report and report.sol_score is not None else None
     try:
         return int(progress.record_attempt(course.mine(folder), name, text, passed, scores)["attempts"])
     except OSError as error:

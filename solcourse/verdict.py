@@ -80,7 +80,7 @@ class Verdict:
             return ""
         r = self.report
         # a kernel that leaves work out scores well: its score means nothing until the counts are right
-        return f"{r.origin} on {r.device}: {units.seconds(r.time_s)}, SOL score {units.score(r.sol_score)} of an attainable " + units.score(
+        return f"{r.origin} on {r.device.name}: {units.seconds(r.time_s)}, SOL score {units.score(r.sol_score)} of an attainable " + units.score(
             r.attainable_score
         )
 
