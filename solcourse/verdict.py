@@ -80,8 +80,9 @@ class Verdict:
             return ""
         r = self.report
         # a kernel that leaves work out scores well: its score means nothing until the counts are right
-        return f"{r.origin} on {r.device.name}: {units.seconds(r.time_s)}, SOL score {units.score(r.sol_score)} of an attainable " + units.score(
-            r.attainable_score
+        return (
+            f"{r.origin} on {r.device.name}: {units.seconds(r.time_s)}, SOL score {units.score(r.sol_score)} of an attainable "
+            + units.score(r.attainable_score)
         )
 
     def __str__(self) -> str:
@@ -123,7 +124,7 @@ class Verdict:
         if self.hint_number:
             number_, text = self.hint_number, self.hints[self.hint_number - 1]
             hint = f"<details><summary>Hint {number_} of {len(self.hints)}</summary>{escape(text)}</details>"
-        table = f'<table style="border-collapse:collapse;text-align:left">{"".join(body)}</table>'
+        table = f'<table style="border-collapse:collapse;text-align:left;color:inherit;font:inherit">{"".join(body)}</table>'
         return f'<div class="solcourse-verdict" style="line-height:1.5">{head}{table}{hint}</div>'
 
 
