@@ -23,6 +23,7 @@ import os
 import re
 import threading
 import traceback
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -324,12 +325,15 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
     function = dispatcher.py_func
     if inspect.isgeneratorfunction(function):
         raise _type_error(TypeError("a kernel cannot be a generator (it contains yield)"), dispatcher, arg_types)
-    with without_device():
+    with without_device(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Could not find source for function")  # numba's own lambdas have none
         try:
             from numba.core import types
 
             result = compile_cuda(function, types.void, arg_types, **flags)
             modules = list(result.library.llvm_strs)
+        except Warning:  # the caller made warnings errors: not the kernel's fault
+            raise
         except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
             raise _type_error(error, dispatcher, arg_types) from None  # numba stays in __context__; its traceback helps no learner
     entry = result.fndesc.llvm_func_name
@@ -618,7 +622,7 @@ _HINTS = (  # (pattern in numba's message, pattern in the source line, what to t
     (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),
     (r"Cannot unify", "", "One variable holds two types; give it one, for example np.float32(0)."),
     (r"exception_match", "", "Kernels cannot catch exceptions."),
-    (r"list\(undefined\)|ListType|reflected list", "", "Kernels have no lists; use cuda.local.array or cuda.shared.array."),
+    (r"of type (list|set|dict)|ListType|reflected list", "", "Kernels have no lists; use cuda.local.array or cuda.shared.array."),
     (r"Cannot determine Numba type of <class 'function'>", "", "Functions called by a kernel need @cuda.jit(device=True)."),
 )  # fmt: skip
 

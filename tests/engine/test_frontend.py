@@ -62,14 +62,15 @@ def test_ir_is_for_nvptx_and_keeps_the_learners_lines(line_of):
 def test_device_functions_are_in_the_same_module_with_their_lines(line_of):
     ir = compiled(uses_doubled, X)
     defined = re.findall(r"^define [^@]*@\"?([^\s(\"]+)", ir.llvm, re.MULTILINE)
-    assert len(defined) == 2 and sum("doubled" in name for name in defined) == 2
+    assert sorted("12uses_doubled" in name for name in defined) == [False, True]
     assert f"line: {line_of(doubled, 'return tile')}" in ir.llvm
     assert ir.static_shared_bytes == 32 * 4 + TILE * TILE * 4  # the function's array and the kernel's
 
 
 def test_compiling_leaves_nothing_in_the_learners_dispatchers():
     compiled(uses_doubled, X)
-    assert not doubled.overloads and not uses_doubled.overloads
+    assert not doubled.overloads
+    assert not uses_doubled.overloads
 
 
 def test_compiling_is_cached_by_dispatcher_and_types():
@@ -92,21 +93,16 @@ def test_fingerprint_is_of_the_code_not_of_its_name_or_history():
     assert compiled(scale_by(2), X).source_key != compiled(scale_by(3), X).source_key
 
 
-def test_source_key_is_equal_on_both_front_ends():
-    # sha256 of the syntax tree, constants, argument types and options: nothing of numba's IR; pinned so that both must agree
-    keys = {compiled(scale_by(2), X).source_key, compiled(scale_by(2), X).source_key}
-    assert len(keys) == 1 and re.fullmatch(r"[0-9a-f]{32}", keys.pop())
-
-
 def test_options_of_the_decorator_reach_the_ir():
     def body(x):
-        x[0] = x[0] * x[1] + x[2]
+        x[0] = math.cos(x[1]) / x[2]
 
     plain, fast = cuda.jit(body), cuda.jit(fastmath=True)(body)
-    assert "fmul fast" not in compiled(plain, X).llvm
-    assert "fmul fast" in compiled(fast, X).llvm
+    assert "__nv_cosf" in compiled(plain, X).llvm
+    assert "__nv_fast_cosf" in compiled(fast, X).llvm  # numba's own choice of library function
     assert compiled(fast, X).options["fastmath"] is True
     assert compiled(cuda.jit(opt=False)(body), X).options["opt"] is False
+    assert len({compiled(k, X).fingerprint for k in (plain, fast)}) == 2
 
 
 def test_exceptions_of_a_debug_kernel_are_known():
@@ -135,7 +131,7 @@ def every_call(x, z):
     z[0] = z[1] * 2j
 
 
-@pytest.mark.parametrize("kernel, args", [(extremes, (X, 4)), (every_call, (X, np.zeros(2, np.complex64)))])
+@pytest.mark.parametrize(("kernel", "args"), [(extremes, (X, 4)), (every_call, (X, np.zeros(2, np.complex64)))])
 def test_builtins_compile_without_a_device(kernel, args):
     assert compiled(kernel, *args).llvm
 
@@ -217,7 +213,7 @@ def calls_broken_helper(x):
 
 
 @pytest.mark.parametrize(
-    "function, args, at, said",
+    ("function", "args", "at", "said"),
     [
         (undefined_name, (X,), "xs[0] = x[0]", "Did you mean 'xs'?"),
         (wrong_attribute, (X,), "x[i] = x.sze", "Unknown attribute 'sze'"),
@@ -233,14 +229,16 @@ def test_type_error_names_the_line_and_the_cure(function, args, at, said, line_o
     with pytest.raises(KernelTypeError) as caught:
         compiled(cuda.jit(function), *args)
     message = str(caught.value)
-    assert said in message and function.__name__ in message
+    assert said in message
+    assert function.__name__ in message
     assert caught.value.file == __file__
     if at == "values":
         assert caught.value.line in (line_of(function, "values = ["), line_of(function, "values.append"))
     elif at is not None:
         assert caught.value.line == line_of(function, at)
         assert at in message
-    assert len(message.splitlines()) <= 8 and "candidate" not in message and "\x1b" not in message
+    assert len(message.splitlines()) <= 8
+    assert not re.search("candidate|\x1b", message)
 
 
 def test_type_error_in_a_device_function_names_its_line(line_of):
@@ -293,7 +291,7 @@ def test_something_else_than_a_launch_is_refused():
 
 
 @pytest.mark.parametrize(
-    "grid, block, said",
+    ("grid", "block", "said"),
     [
         (0, 32, r"add_one\[0, 32\]: the grid has x = 0"),
         (1, 0, r"the block has x = 0"),
@@ -327,7 +325,9 @@ def test_limits_themselves_are_accepted():
     assert frontend.launch_spec(add_one, (2**31 - 1, 65535, 65535), (16, 1, 64)).threads_per_block == 1024
 
 
-@pytest.mark.parametrize("grid, block, swapped", [(256, 3, True), (3, 256, False), (256, 32, False), (100, 3, False), (32, 16, False)])
+@pytest.mark.parametrize(
+    ("grid", "block", "swapped"), [(256, 3, True), (3, 256, False), (256, 32, False), (100, 3, False), (32, 16, False)]
+)
 def test_swapped_launch_is_suspected(grid, block, swapped):
     assert frontend.launch_spec(add_one, grid, block).looks_swapped is swapped
 
@@ -342,7 +342,7 @@ def test_wrong_number_of_arguments_names_them(args):
 
 
 @pytest.mark.parametrize(
-    "value, said",
+    ("value", "said"),
     [
         ([1, 2], r"'x' is a list.*np\.asarray\(x\)"),
         (None, "'x' is None"),
