@@ -66,7 +66,8 @@ def sheet(name: str, folder: Path | None = None) -> Sheet:
     if not isinstance(getattr(module, "EXERCISE", None), Exercise):
         raise SolcourseError(f"{path} has no EXERCISE.")
     doc = inspect.cleandoc(ast.get_docstring(ast.parse(text)) or "")
-    title = doc.splitlines()[0].partition(":")[2].strip().rstrip(".").capitalize() if doc else path.stem
+    title = doc.splitlines()[0].partition(":")[2].strip().rstrip(".") if doc else path.stem
+    title = title[:1].upper() + title[1:]
     return Sheet(file.partition("_")[0], file, title, doc, _hints(doc), module.EXERCISE)
 
 

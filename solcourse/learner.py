@@ -14,8 +14,10 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
+
+from solcourse.errors import SolcourseError
 
 LIMIT_S = 10.0
 # An exercise is solved in its own file. What could fetch the answer from elsewhere is refused by name.
@@ -43,8 +45,16 @@ def load(path: Path, text: str, limit_s: float = LIMIT_S) -> ModuleType:
     _refuse(tree)
     module = ModuleType(path.stem)
     module.__file__ = str(path)
-    limited(lambda: exec(code, module.__dict__), path, "running the file", limit_s)
+    limited(lambda: _run(code, module), path, "running the file", limit_s)
     return module
+
+
+def _run(code: CodeType, module: ModuleType) -> None:
+    """Runs a file as on a machine with a GPU: kernels with signatures compile, launches work."""
+    from solcourse.verbs import use_engine
+
+    with use_engine():
+        exec(code, module.__dict__)
 
 
 def _syntax(error: SyntaxError | ValueError) -> tuple[str, int | None]:
@@ -161,6 +171,8 @@ def _line_in(frame: FrameType | None, path: Path) -> int | None:
 def _told(error: BaseException, path: Path, doing: str) -> Unfinished:
     lines = [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if entry.filename == str(path)]
     line = lines[-1] if lines else None
+    if isinstance(error, SolcourseError):
+        return Unfinished("error", str(error), line)
     if isinstance(error, ModuleNotFoundError):
         return Unfinished("import", f"There is no module named {error.name!r} here: exercises need numba and numpy only.", line)
     if isinstance(error, NotImplementedError):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Callable
@@ -203,6 +206,19 @@ def test_what_is_loaded_is_the_text_that_was_read(tmp_path: Path):
 
 def test_a_main_block_does_not_run(tmp_path: Path):
     load("if __name__ == '__main__':\n    raise SystemExit\n", tmp_path)
+
+
+def test_a_kernel_with_a_signature_loads_without_a_gpu(tmp_path: Path):
+    module = load("from numba import cuda\n@cuda.jit('void(float32[::1])')\ndef k(x): x[0] = 1\n", tmp_path)
+    assert learner.kernel(module, "k", ["x"]) is module.k
+
+
+def test_numbas_simulator_is_named_when_it_was_left_on(in_course: Path):
+    code = "import sys; from solcourse import exercises; print(exercises.check('ex01'))"
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "NUMBA_ENABLE_CUDASIM" in done.stdout
+    assert "not yet" in done.stdout
 
 
 @pytest.mark.parametrize(
