@@ -161,7 +161,7 @@ def marked(item: tasks.Task, answer: Any) -> tasks.Marked:
     """tasks.mark, kept in the learner's progress."""
     result = tasks.mark(item, answer)
     if result.passed is not None:
-        _remember(lambda folder: progress.record_attempt(folder, item.name, str(answer), result.passed))
+        _remember(lambda folder: progress.record_attempt(folder, item.name, str(answer), bool(result.passed)))
     return result
 
 

@@ -170,13 +170,10 @@ class GuessPanel(LivePanel):
 # --------------------------------------------------------------------------------------------------------------- tasks
 
 
-def folded_hints(hints: Sequence[str], read: Callable[[int], None] | None = None) -> ipw.Accordion:
-    """Hints, each behind a fold of its own, in order. `read` is told the number of a hint when it is opened."""
-    pages = [ipw.HTML(f'<div style="line-height:1.45;white-space:pre-line">{html.escape(hint)}</div>') for hint in hints]
-    fold = ipw.Accordion(children=pages, titles=[f"Hint {n}" for n in range(1, len(hints) + 1)], selected_index=None)
-    if read is not None:
-        fold.observe(lambda change: read(change["new"] + 1) if change["new"] is not None else None, "selected_index")
-    return fold
+def hints_html(hints: Sequence[str]) -> str:
+    """Hints, each behind a fold of its own, in one row."""
+    folds = (f"<details><summary>Hint {n}</summary>{html.escape(hint)}</details>" for n, hint in enumerate(hints, 1))
+    return f'<div style="display:flex;flex-wrap:wrap;gap:2px 20px;line-height:1.45">{"".join(folds)}</div>'
 
 
 class TaskPanel(LivePanel):
@@ -192,7 +189,7 @@ class TaskPanel(LivePanel):
         button.on_click(lambda _: self.check())
         self.said = ipw.HTML()
         question = ipw.HTML(f'<div style="line-height:1.45">{task.question}</div>')
-        super().__init__([question, ipw.HBox([self.box, button]), self.said, folded_hints(task.hints)])
+        super().__init__([question, ipw.HBox([self.box, button]), self.said, ipw.HTML(hints_html(task.hints))])
         self.add_class("sol-task")
         self.show()
 
@@ -232,6 +229,15 @@ async def watch(path: Path, saved: Callable[[], bool], poll_s: float = POLL_S) -
             before = now
             if not saved():
                 return
+
+
+def folded_hints(hints: Sequence[str], read: Callable[[int], object] | None = None) -> ipw.Accordion:
+    """Hints, each behind a fold of its own, in order. `read` is told the number of a hint when it is opened."""
+    pages = [ipw.HTML(f'<div style="line-height:1.45;white-space:pre-line">{html.escape(hint)}</div>') for hint in hints]
+    fold = ipw.Accordion(children=pages, titles=[f"Hint {n}" for n in range(1, len(hints) + 1)], selected_index=None)
+    if read is not None:
+        fold.observe(lambda change: read(change["new"] + 1) if change["new"] is not None else None, "selected_index")
+    return fold
 
 
 class ExercisePanel(LivePanel):

@@ -252,6 +252,20 @@ def test_hints_are_folded_and_counted_when_read(widgets):
     assert read == [2]
 
 
+def test_a_task_is_marked_when_a_sum_is_entered(widgets, tmp_path, monkeypatch):
+    from solcourse import lesson
+
+    monkeypatch.chdir(tmp_path)
+    panel = lesson.task("ex00.saxpy")
+    assert "Not yet" in panel.said.value
+    panel.box.value = "2 * 4 * 2**26 / 2039e9"
+    assert "✘" in panel.said.value
+    assert "Three passes" in panel.describe()
+    panel.box.value = panel.task.solution
+    assert "✔" in panel.said.value
+    assert "Right." in panel._repr_mimebundle_()["text/plain"]
+
+
 def test_a_bet_marks_its_button(widgets, tmp_path, monkeypatch):
     from solcourse import lesson
 
