@@ -1,0 +1,301 @@
+"""Memory instructions as 32-lane code: bounds checks, the three ways to move 32 values, and the hooks that count them.
+
+Each (operation, type, space) becomes one small LLVM function, inlined into the kernel while there are few of them. With
+counters, a site remembers lane patterns (MEMO): a known pattern costs one vector comparison and brings its bounds, sectors,
+wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is the observer that follows global lines
+(distinct bytes, Trace); without it the code is the bounds-checked core.
+"""
+
+from __future__ import annotations
+
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, KIND_GATHER, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD
+from solcourse.simt.runtime import ATOMIC, LOCAL, SHARED, V1, V64, at, lanes, splat
+
+LANES32 = lanes("i64", range(32))
+
+
+def limit_of(size: int) -> str:
+    """%limit: offsets below it are inside the array for an access of `size` bytes."""
+    return (
+        at("size.at", "%a", ALLOC["size"])
+        + "  %bytes = load i64, ptr %size.at, !invariant.load !0\n"
+        + f"  %room = sub i64 %bytes, {size - 1}\n  %limit = call i64 @llvm.smax.i64(i64 %room, i64 0)\n"
+    )
+
+
+def _base() -> str:
+    return "  %base = load i64, ptr %a, !invariant.load !0\n" + splat("base.v", "%base", "i64") + f"  %off = sub {V64} %p, %base.v\n"
+
+
+def _spill_scratch(value: str = "%off") -> str:
+    return at("scratch.at", "%t", THREAD["scratch"]) + f"  %scratch = load ptr, ptr %scratch.at\n  store {V64} {value}, ptr %scratch, align 64\n"
+
+
+def _stray(size: int, ret: str, value: str = "%off") -> str:
+    return (
+        "stray:\n"
+        + at("sc.at", "%t", THREAD["scratch"])
+        + f"  %sc = load ptr, ptr %sc.at\n  store {V64} {value}, ptr %sc, align 64\n"
+        + f"  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n  ret {ret}\n"
+    )
+
+
+def _vector_bounds() -> str:
+    """All active lanes below the limit, by one comparison per lane."""
+    return (
+        splat("limit.v", "%limit", "i64")
+        + f"  %below = icmp ult {V64} %off, %limit.v\n  %below.bits = bitcast {V1} %below to i32\n"
+        + "  %idle = xor i32 %m, -1\n  %ok.bits = or i32 %below.bits, %idle\n  %inside = icmp eq i32 %ok.bits, -1\n"
+    )
+
+
+def _memo(size: int, flags: int, offsets: str = "%off") -> str:
+    """Finds or makes the remembered pattern %e of these offsets; leaves %ref, %e.* pointers, and is in block %known."""
+    code = f"  %ref = extractelement {V64} {offsets}, i64 0\n  %second = extractelement {V64} {offsets}, i64 1\n"
+    code += "  %step = sub i64 %second, %ref\n  %align = and i64 %ref, 127\n  %m.64 = zext i32 %m to i64\n"
+    code += "  %align.up = shl i64 %align, 32\n  %key = or i64 %align.up, %m.64\n"
+    code += "  %step.h = mul i64 %step, 40503\n  %h0 = add i64 %key, %step.h\n  %h1 = mul i64 %h0, -7046029254386353131\n"
+    code += f"  %h = lshr i64 %h1, {64 - MEMO_WAYS.bit_length() + 1}\n"
+    code += at("memo.at", "%t", THREAD["memo"]) + "  %memo = load ptr, ptr %memo.at, !invariant.load !0\n"
+    code += f"  %site.64 = zext i32 %site to i64\n  %way0 = mul i64 %site.64, {MEMO_WAYS}\n  %way = add i64 %way0, %h\n"
+    code += f"  %e.off = mul i64 %way, {MEMO_BYTES}\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
+    code += "".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())
+    code += f"  %old = load {V64}, ptr %e.pattern, align 64\n  %old.key = load i64, ptr %e.key\n"
+    code += splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} {offsets}, %ref.v\n  %eq = icmp eq {V64} %delta, %old\n"
+    code += f"  %eq.bits = bitcast {V1} %eq to i32\n  %off.m = xor i32 %m, -1\n  %eq.all = or i32 %eq.bits, %off.m\n"
+    code += "  %eq.ok = icmp eq i32 %eq.all, -1\n  %key.ok = icmp eq i64 %key, %old.key\n  %hit = and i1 %eq.ok, %key.ok\n"
+    code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + _spill_scratch(offsets)
+    code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags})\n  br label %known\nknown:\n"
+    return code + "  %hits = load i64, ptr %e.hits\n  %hits1 = add i64 %hits, 1\n  store i64 %hits1, ptr %e.hits\n"
+
+
+def _memo_bounds() -> str:
+    return (
+        "  %e.low.v = load i64, ptr %e.low\n  %e.high.v = load i64, ptr %e.high\n  %lo = add i64 %ref, %e.low.v\n  %hi = add i64 %ref, %e.high.v\n"
+        + "  %lo.ok = icmp ult i64 %lo, %bytes\n  %hi.ok = icmp ule i64 %hi, %bytes\n  %inside = and i1 %lo.ok, %hi.ok\n"
+    )
+
+
+def _record(store: bool, offset: str = "%ref") -> str:
+    """Marks the words of each line as read or written and appends the lines to the Trace; ends in block %recorded."""
+    code = f"  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 {offset}, 7\n"
+    for name in ("read", "written"):
+        code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
+    code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n  %bline = add i64 %line0, %bl\n"
+    code += "  %bline.up = shl i64 %bline, 32\n  %nl.64 = zext i32 %nl to i64\n"
+    code += _trace_cursor("%nl.64")
+    code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %go ], [ %i1, %rec.head ]\n"
+    code += "  %w.at = getelementptr i64, ptr %e.line, i64 %i\n  %w = load i64, ptr %w.at\n  %wm = trunc i64 %w to i32\n"
+    code += "  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(store)
+    code += "  %tw = add i64 %w, %bline.up\n  %i1 = add i64 %i, 1\n  %dst.i = getelementptr i64, ptr %dst, i64 %i1\n  store i64 %tw, ptr %dst.i\n"
+    return code + "  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %recorded\nrecorded:\n"
+
+
+def _mark(store: bool) -> str:
+    code = "  %wr.at = getelementptr i32, ptr %written, i64 %idx\n  %wr = load i32, ptr %wr.at\n"
+    if store:
+        return code + "  %wr.new = or i32 %wr, %wm\n  store i32 %wr.new, ptr %wr.at\n"
+    code += "  %rd.at = getelementptr i32, ptr %read, i64 %idx\n  %rd = load i32, ptr %rd.at\n  %fresh = xor i32 %wr, -1\n"
+    return code + "  %first = and i32 %wm, %fresh\n  %rd.new = or i32 %rd, %first\n  store i32 %rd.new, ptr %rd.at\n"
+
+
+def _trace_cursor(count: str) -> str:
+    """Where this request's words go (%dst: the Trace, or a dummy when it is off or full); header written, cursor moved."""
+    code = at("cur.at", "%t", THREAD["trace"]) + "  %cur = load ptr, ptr %cur.at\n"
+    code += at("lim.at", "%t", THREAD["trace_end"]) + "  %lim = load ptr, ptr %lim.at\n"
+    code += at("warp.at", "%t", THREAD["warp"]) + "  %warp = load i64, ptr %warp.at\n"
+    code += at("words.at", "%t", THREAD["words"]) + "  %words.n = load i64, ptr %words.at\n"
+    code += at("dummy.at", "%t", THREAD["dummy"]) + "  %dummy = load ptr, ptr %dummy.at, !invariant.load !0\n"
+    code += f"  %take = add i64 {count}, 1\n  %stop = getelementptr i64, ptr %cur, i64 %take\n  %on = icmp ule ptr %stop, %lim\n"
+    code += "  %dst = select i1 %on, ptr %cur, ptr %dummy\n  %cur.new = select i1 %on, ptr %stop, ptr %cur\n  store ptr %cur.new, ptr %cur.at\n"
+    code += "  %words.new = add i64 %words.n, %take\n  store i64 %words.new, ptr %words.at\n"
+    code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
+    code += f"  %hd0 = or i64 %site.up, %warp.up\n  %hd1 = or i64 %hd0, {count}\n  %hd = or i64 %hd1, {-(2**63)}\n  store i64 %hd, ptr %dst\n"
+    return code
+
+
+def pointer_vector(offsets: str, name: str = "ptrs") -> str:
+    return splat("abs.base", "%base", "i64") + f"  %{name}.i = add {V64} {offsets}, %abs.base\n  %{name} = inttoptr {V64} %{name}.i to <32 x ptr>\n"
+
+
+def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) -> str:
+    """From block %move: the unit-stride, one-address and general ways. `offset` is where the unit run starts."""
+    vt = f"<32 x {t}>"
+    suffix = f"v32{_short(t)}.v32p0"
+    code = f"  br i1 {unit}, label %run, label %scatter\nrun:\n  %run.i = add i64 %base, {offset}\n  %run.p = inttoptr i64 %run.i to ptr\n"
+    if op == "load":
+        code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
+        phi = "[ %run.v, %run ], [ %all.v, %general ]"
+        if same:
+            code += f"  br i1 {same}, label %one, label %general\none:\n  %one.i = add i64 %base, %lo\n  %one.p = inttoptr i64 %one.i to ptr\n"
+            code += f"  %one.s = load {t}, ptr %one.p, align {size}\n" + splat("one.v", "%one.s", t) + "  br label %end\n"
+            phi += ", [ %one.v, %one ]"
+        else:
+            code += "  br label %general\n"
+        code += "general:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector("%off")
+        code += f"  %all.v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n  br label %end\n"
+        return code + f"end:\n  %v = phi {vt} {phi}\n"
+    code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector("%off")
+    return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n  br label %end\nend:\n"
+
+
+def _short(t: str) -> str:
+    return {"float": "f32", "double": "f64", "half": "f16"}.get(t, t)
+
+
+def gather_declarations(t: str) -> str:
+    vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
+    return (
+        f"declare {vt} @llvm.masked.gather.{suffix}(<32 x ptr>, {V1}, {vt})\n"
+        f"declare void @llvm.masked.scatter.{suffix}({vt}, <32 x ptr>, {V1})\n"
+    )
+
+
+def _signature(op: str, t: str, name: str, attrs: str) -> tuple[str, str, str]:
+    """The head of an access function, its failing and its succeeding return."""
+    value = f", <32 x {t}> %v" if op == "store" else ""
+    if op == "store":
+        return f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m{value}) {attrs} {{\nentry:\n", "i1 false", "  ret i1 true\n}\n"
+    rt = f"{{ <32 x {t}>, i1 }}"
+    good = f"  %r0 = insertvalue {rt} poison, <32 x {t}> %v, 0\n  %r = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r\n}}\n"
+    return f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m) {attrs} {{\nentry:\n", f"{rt} zeroinitializer", good
+
+
+def access_function(name: str, op: str, t: str, size: int, space: str, counters: bool, attrs: str) -> str:
+    """One load or store of type t in `space` ("global", "shared", "local", "constant")."""
+    head, bad, good = _signature(op, t, name, attrs)
+    code = head
+    if space == "local":
+        return code + _local_body(op, t, size, counters, bad) + good
+    code += _base() + limit_of(size)
+    if counters and space != "constant":
+        code += _memo(size, SHARED if space == "shared" else 0) + _memo_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n"
+        code += _stray(size, bad) + "go:\n"
+        if space == "global":
+            code += _record(op == "store")
+        code += "  %kind = load i32, ptr %e.kind\n  %is.unit = icmp eq i32 %kind, 1\n  %is.same = icmp eq i32 %kind, 2\n"
+        return code + _move(op, t, size, "%is.unit", "%is.same", "%lo") + good
+    code += _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(size, bad) + "go:\n"
+    code += f"  %ref = extractelement {V64} %off, i64 0\n" + splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} %off, %ref.v\n"
+    code += f"  %unit.eq = icmp eq {V64} %delta, {lanes('i64', [k * size for k in range(32)])}\n  %unit.bits = bitcast {V1} %unit.eq to i32\n"
+    code += "  %unit.m = and i32 %unit.bits, %m\n  %is.unit = icmp eq i32 %unit.m, -1\n"
+    return code + _move(op, t, size, "%is.unit", None, "%ref") + good
+
+
+def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
+    """Local memory: %a holds the array's base for lane 0 and its size; lanes are `stride` bytes apart (ALLOC 'spare').
+    It counts as the hardware lays it out: 4-byte rows interleaved over the 32 lanes."""
+    code = "  %base = load i64, ptr %a\n" + at("stride.at", "%a", ALLOC["spare"]) + "  %stride = load i64, ptr %stride.at, !invariant.load !0\n"
+    code += splat("base.v", "%base", "i64") + splat("stride.v", "%stride", "i64") + f"  %lane.off = mul {V64} %stride.v, {LANES32}\n"
+    code += f"  %raw0 = sub {V64} %p, %base.v\n  %off = sub {V64} %raw0, %lane.off\n" + limit_of(size) + _vector_bounds()
+    code += "  br i1 %inside, label %fine, label %stray, !prof !1\n" + _stray(size, bad) + "fine:\n"
+    if counters:
+        code += f"  %row = lshr {V64} %off, {lanes('i64', [2] * 32)}\n  %row.b = shl {V64} %row, {lanes('i64', [7] * 32)}\n"
+        code += f"  %low2 = and {V64} %off, {lanes('i64', [3] * 32)}\n  %voff0 = or {V64} %row.b, %low2\n"
+        code += f"  %voff = add {V64} %voff0, {lanes('i64', [4 * k for k in range(32)])}\n"
+        code += _memo(size, LOCAL, "%voff") + "  br label %go\ngo:\n  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n"
+        code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at\n  %bline = add i64 %line0, %bl\n"
+        code += "  %bline.up = shl i64 %bline, 32\n  %nl.64 = zext i32 %nl to i64\n" + _trace_cursor("%nl.64")
+        code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %go ], [ %i1, %rec.head ]\n"
+        code += "  %w.at = getelementptr i64, ptr %e.line, i64 %i\n  %w = load i64, ptr %w.at\n  %tw = add i64 %w, %bline.up\n"
+        code += "  %i1 = add i64 %i, 1\n  %dst.i = getelementptr i64, ptr %dst, i64 %i1\n  store i64 %tw, ptr %dst.i\n"
+        code += "  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %recorded\nrecorded:\n"
+    code += f"  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
+    vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
+    if op == "load":
+        return code + f"  %v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n"
+    return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n"
+
+
+def uniform_load_function(name: str, t: str, size: int, space: str, counters: bool, attrs: str) -> str:
+    """A load whose address is the same in all lanes: one scalar load; a request of one line."""
+    rt = f"{{ {t}, i1 }}"
+    code = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, i64 %p, i32 %m) {attrs} {{\nentry:\n"
+    code += "  %base = load i64, ptr %a, !invariant.load !0\n  %off.s = sub i64 %p, %base\n" + limit_of(size)
+    code += "  %inside = icmp ult i64 %off.s, %limit\n  br i1 %inside, label %go, label %stray, !prof !1\n"
+    code += "stray:\n" + splat("off", "%off.s", "i64") + _spill_scratch()
+    code += f"  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n  ret {rt} zeroinitializer\ngo:\n"
+    if counters and space == "global":
+        bits = 1 if size <= 4 else 3 if size == 8 else 15
+        code += f"  %idx = ashr i64 %off.s, 7\n  %wi = lshr i64 %off.s, 2\n  %wi.32 = trunc i64 %wi to i32\n  %wb = and i32 %wi.32, 31\n  %wm = shl i32 {bits}, %wb\n"
+        for row in ("read", "written"):
+            code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
+        code += _mark(False) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
+        code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
+        code += _trace_cursor("1") + "  %dst.1 = getelementptr i64, ptr %dst, i64 1\n  store i64 %tw, ptr %dst.1\n"
+    if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
+        code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"
+        code += "  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, 24\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
+        code += "  %lo16 = and i32 %m, 65535\n  %hi16 = lshr i32 %m, 16\n  %l1 = icmp ne i32 %lo16, 0\n  %h1 = icmp ne i32 %hi16, 0\n"
+        code += "  %l64 = zext i1 %l1 to i64\n  %h64 = zext i1 %h1 to i64\n  %both = add i64 %l64, %h64\n"
+        code += "  %wv = load i64, ptr %wave.at\n  %wv1 = add i64 %wv, %both\n  store i64 %wv1, ptr %wave.at\n"
+    code += "  %i = inttoptr i64 %p to ptr\n" + f"  %v = load {t}, ptr %i, align {size}\n"
+    return code + f"  %r0 = insertvalue {rt} poison, {t} %v, 0\n  %r = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r\n}}\n"
+
+
+def atomic_function(name: str, op: str, t: str, size: int, space: str, counters: bool) -> str:
+    """atomicrmw `op` or cmpxchg, lane after lane in lane order; old values go to %out."""
+    swap = op == "cmpxchg"
+    extra = f", <32 x {t}> %c" if swap else ""
+    code = f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, <32 x {t}> %v{extra}, ptr %out) noinline {{\nentry:\n"
+    code += f"  %ps = alloca [32 x i64], align 64\n  %vs = alloca [32 x {t}], align 64\n  %cs = alloca [32 x {t}], align 64\n"
+    code += _base() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %fine, label %stray, !prof !1\n" + _stray(size, "i1 false") + "fine:\n"
+    if counters:
+        code += _memo(size, SHARED | ATOMIC if space == "shared" else 0)
+        if space == "global":
+            code += "  br label %go\ngo:\n" + _record(True)
+    code += f"  store {V64} %p, ptr %ps, align 64\n  store <32 x {t}> %v, ptr %vs, align 64\n"
+    if swap:
+        code += f"  store <32 x {t}> %c, ptr %cs, align 64\n"
+    if counters and space == "global":
+        code += at("stamp.at", "%a", ALLOC["stamp"]) + "  %stamps = load ptr, ptr %stamp.at\n" + at("count.at", "%a", ALLOC["count"]) + "  %counts = load ptr, ptr %count.at\n"
+        code += at("wn.at", "%t", THREAD["words"]) + "  %wn = load i64, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
+    code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + ("recorded" if counters and space == "global" else "known" if counters else "fine")
+    code += " ], [ %rest, %tail ]\n  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"
+    code += "  %minus = sub i32 %from, 1\n  %rest = and i32 %from, %minus\n"
+    code += f"  %pp = getelementptr i64, ptr %ps, i64 %l\n  %pi = load i64, ptr %pp\n  %q = inttoptr i64 %pi to ptr\n  %vp = getelementptr {t}, ptr %vs, i64 %l\n  %vv = load {t}, ptr %vp\n"
+    if swap:
+        code += f"  %cp = getelementptr {t}, ptr %cs, i64 %l\n  %cc = load {t}, ptr %cp\n  %pair = cmpxchg ptr %q, {t} %vv, {t} %cc monotonic monotonic, align {size}\n"
+        code += f"  %old.v = extractvalue {{ {t}, i1 }} %pair, 0\n"
+    elif space == "shared" and op in ("add", "sub", "and", "or", "xor", "xchg", "fadd"):  # a block runs on one thread
+        code += f"  %old.v = load {t}, ptr %q, align {size}\n"
+        code += f"  %new.v = {op} {t} %old.v, %vv\n" if op != "xchg" else ""
+        code += f"  store {t} %{'vv' if op == 'xchg' else 'new.v'}, ptr %q, align {size}\n"
+    else:
+        code += f"  %old.v = atomicrmw {op} ptr %q, {t} %vv monotonic, align {size}\n"
+    code += f"  %op = getelementptr {t}, ptr %out, i64 %l\n  store {t} %old.v, ptr %op\n"
+    if counters and space == "global":  # how often one address is hit, lanes of one warp combined
+        code += "  %ao = sub i64 %pi, %base\n  %aw = lshr i64 %ao, 2\n  %st.at = getelementptr i32, ptr %stamps, i64 %aw\n  %st = load i32, ptr %st.at\n"
+        code += "  %seen = icmp eq i32 %st, %stamp\n  br i1 %seen, label %tail, label %first.time\nfirst.time:\n  store i32 %stamp, ptr %st.at\n"
+        code += "  %ct.at = getelementptr i32, ptr %counts, i64 %aw\n  %ct = load i32, ptr %ct.at\n  %ct1 = add i32 %ct, 1\n  store i32 %ct1, ptr %ct.at\n"
+    code += "  br label %tail\ntail:\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %out.done\nout.done:\n  ret i1 true\n}\n"
+    return code
+
+
+FIND = f"""
+; the row of the array that holds an address, or the last row (an empty array) when none does
+define internal ptr @find(ptr %t, i64 %p, i64 %rows) noinline {{
+entry:
+{at("allocs.at", "%t", THREAD["allocs"])}  %allocs = load ptr, ptr %allocs.at
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %k1, %next ]
+  %o = mul i64 %k, {ALLOC_BYTES}
+  %row = getelementptr i8, ptr %allocs, i64 %o
+  %end = icmp eq i64 %k, %rows
+  br i1 %end, label %out, label %body
+body:
+  %base = load i64, ptr %row
+{at("size.at", "%row", ALLOC["size"])}  %size = load i64, ptr %size.at
+  %off = sub i64 %p, %base
+  %in = icmp ult i64 %off, %size
+  br i1 %in, label %out, label %next
+next:
+  %k1 = add i64 %k, 1
+  br label %head
+out:
+  ret ptr %row
+}}
+"""
+
+__all__ = ["KIND_GATHER", "access_function", "atomic_function", "uniform_load_function"]

@@ -1,0 +1,430 @@
+"""Control flow of the kernel: execution order, loops, which values are uniform, who may be waiting where, what is live.
+
+The order is what makes lanes reconverge: the machine always runs the lowest-numbered block that has waiting lanes (SIMD
+re-convergence at thread frontiers), loops are contiguous and end in their only latch, so in a reducible graph a block runs
+once per iteration of its loops, for all lanes that pass it in that iteration. That law (`lockstep`) is what lets a value
+that is the same in all lanes live in one scalar, and lets other values be written without a mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from solcourse.simt.ir import Function, Instr
+
+BARRIER = "barrier"  # pseudo terminator: lanes park here, attr = the call's Instr
+
+
+@dataclass(slots=True)
+class Node:
+    """A basic block, after splitting at barriers. term is br, ret, unreachable or BARRIER."""
+
+    name: str
+    phis: list[Instr]
+    body: list[Instr]
+    term: Instr
+    succs: list[int] = field(default_factory=list)
+    preds: list[int] = field(default_factory=list)
+    loops: tuple[int, ...] = ()  # headers of the loops around it, outermost first
+
+
+@dataclass(slots=True)
+class Cfg:
+    """nodes in execution order; divergent: SSA names that differ between lanes; waiting[b]: blocks that may hold lanes while b runs."""
+
+    nodes: list[Node]
+    lockstep: bool
+    divergent: set[str]
+    divergent_branches: set[int]
+    waiting: list[set[int]]
+    live_in: list[set[str]]
+    cross: set[str]  # SSA names that are read in another block than the one that defines them (phis included)
+    defs: dict[str, Instr]
+
+
+def is_barrier(i: Instr) -> bool:
+    return i.op == "call" and i.attr[0].startswith(("llvm.nvvm.barrier",))
+
+
+def build(function: Function, sources) -> Cfg:
+    """The analysed graph. `sources(instr)`: True when the result differs between lanes by itself, None when it never does
+    (a vote), False when it differs only if an operand does."""
+    nodes = _split(function)
+    order, lockstep = _order(nodes)
+    nodes = _renumber(nodes, order)
+    defs = {i.dest: i for n in nodes for i in (*n.phis, *n.body) if i.dest}
+    dom = _post_dominators(nodes)
+    loops_ok = lockstep
+    divergent, branches = _divergence(nodes, sources, dom, loops_ok)
+    waiting = _waiting(nodes, branches, ())
+    if lockstep and not _barriers_keep_lockstep(nodes, waiting):
+        lockstep = False
+    if not lockstep:
+        divergent, branches = _divergence(nodes, sources, dom, False)
+        posts = tuple(n.succs[0] for n in nodes if n.term.op == BARRIER)
+        waiting = _waiting(nodes, branches, posts)
+    cross = _cross(nodes, defs)
+    return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs)
+
+
+def _split(function: Function) -> list[Node]:
+    raw: list[tuple[str, list[Instr]]] = []
+    last_part: dict[str, str] = {}
+    for block in function.blocks:
+        name, part, run = block.name, 0, []
+        for i in block.instrs:
+            if is_barrier(i):
+                run.append(Instr(BARRIER, None, "void", (), i.line, i.file, i))
+                raw.append((name, run))
+                part += 1
+                name, run = f"{block.name}.after{part}", []
+            else:
+                run.append(i)
+        raw.append((name, run))
+        last_part[block.name] = name
+    index = {name: k for k, (name, _) in enumerate(raw)}
+    nodes = []
+    for k, (name, instrs) in enumerate(raw):
+        phis = [_rename_preds(i, last_part) for i in instrs if i.op == "phi"]
+        term = instrs[-1]
+        node = Node(name, phis, [i for i in instrs[:-1] if i.op != "phi"], term)
+        if term.op == "br":
+            node.succs = [index[t] for t in dict.fromkeys(term.attr)]
+        elif term.op == BARRIER:
+            node.succs = [k + 1]
+        nodes.append(node)
+    return nodes
+
+
+def _rename_preds(phi: Instr, last_part: dict[str, str]) -> Instr:
+    return Instr("phi", phi.dest, phi.type, phi.args, phi.line, phi.file, tuple(last_part[p] for p in phi.attr))
+
+
+def _dominators(count: int, entry: int, succs: list[list[int]]) -> tuple[list[int | None], list[int]]:
+    """Immediate dominators (Cooper, Harvey, Kennedy) and reverse post-order of what is reachable."""
+    order, seen, stack = [], {entry}, [(entry, iter(succs[entry]))]
+    while stack:
+        node, it = stack[-1]
+        for s in it:
+            if s not in seen:
+                seen.add(s)
+                stack.append((s, iter(succs[s])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    order.reverse()
+    rank = {b: k for k, b in enumerate(order)}
+    preds: list[list[int]] = [[] for _ in range(count)]
+    for b in order:
+        for s in succs[b]:
+            preds[s].append(b)
+    idom: list[int | None] = [None] * count
+    idom[entry] = entry
+    changed = True
+    while changed:
+        changed = False
+        for b in order[1:]:
+            new = None
+            for p in preds[b]:
+                if idom[p] is None:
+                    continue
+                if new is None:
+                    new = p
+                    continue
+                x, y = new, p
+                while x != y:
+                    while rank[x] > rank[y]:
+                        x = idom[x]  # type: ignore[assignment]
+                    while rank[y] > rank[x]:
+                        y = idom[y]  # type: ignore[assignment]
+                new = x
+            if new != idom[b]:
+                idom[b] = new
+                changed = True
+    return idom, order
+
+
+def _order(nodes: list[Node]) -> tuple[list[int], bool]:
+    """Execution order (loops contiguous, latch last) and whether the graph is reducible with one latch per loop."""
+    succs = [n.succs for n in nodes]
+    idom, rpo = _dominators(len(nodes), 0, succs)
+    rank = {b: k for k, b in enumerate(rpo)}
+
+    def dominates(a: int, b: int) -> bool:
+        while rank[b] > rank[a]:
+            b = idom[b]  # type: ignore[assignment]
+        return a == b
+
+    preds: dict[int, list[int]] = {b: [] for b in rpo}
+    for b in rpo:
+        for s in succs[b]:
+            preds[s].append(b)
+    latches: dict[int, list[int]] = {}
+    reducible = True
+    for b in rpo:
+        for s in succs[b]:
+            if rank[s] <= rank[b]:
+                if dominates(s, b):
+                    latches.setdefault(s, []).append(b)
+                else:
+                    reducible = False
+    members: dict[int, set[int]] = {}
+    for header, ends in latches.items():
+        body, todo = {header}, [e for e in ends if e != header]
+        while todo:
+            b = todo.pop()
+            if b not in body:
+                body.add(b)
+                todo.extend(preds[b])
+        members[header] = body
+    for b in rpo:
+        around = [h for h in members if b in members[h]]
+        nodes[b].loops = tuple(sorted(around, key=lambda h: -len(members[h])))
+    lockstep = reducible and all(len(v) == 1 for v in latches.values())
+    if not reducible:
+        for b in rpo:
+            nodes[b].loops = ()
+        return rpo, False
+
+    def arrange(region: set[int], entry: int, depth: int) -> list[int]:
+        """Topological order of a region whose loops at this depth are collapsed into one item each."""
+
+        def item(b: int) -> int:
+            around = nodes[b].loops
+            return around[depth] if len(around) > depth else b
+
+        out: dict[int, list[int]] = {}
+        for b in sorted(region, key=rank.__getitem__):
+            a = item(b)
+            out.setdefault(a, [])
+            for s in succs[b]:
+                if s in region and s != entry and item(s) != a and item(s) not in out[a]:
+                    out[a].append(item(s))
+        done: list[int] = []
+        seen = {item(entry)}
+        stack = [(item(entry), iter(out[item(entry)]))]
+        while stack:
+            node, it = stack[-1]
+            for s in it:
+                if s not in seen:
+                    seen.add(s)
+                    stack.append((s, iter(out[s])))
+                    break
+            else:
+                done.append(node)
+                stack.pop()
+        result = []
+        for a in reversed(done):
+            loop = len(nodes[a].loops) > depth and nodes[a].loops[depth] == a
+            result.extend(arrange(members[a], a, depth + 1) if loop else [a])
+        return result
+
+    return arrange(set(rpo), 0, 0), lockstep
+
+
+def _renumber(nodes: list[Node], order: list[int]) -> list[Node]:
+    new = {old: k for k, old in enumerate(order)}
+    names = {nodes[old].name for old in order}
+    result = []
+    for old in order:
+        n = nodes[old]
+        n.succs = [new[s] for s in n.succs]
+        n.loops = tuple(new[h] for h in n.loops)
+        n.phis = [_drop_dead(p, names) for p in n.phis]
+        result.append(n)
+    for k, n in enumerate(result):
+        n.preds = []
+    for k, n in enumerate(result):
+        for s in n.succs:
+            result[s].preds.append(k)
+    return result
+
+
+def _drop_dead(phi: Instr, names: set[str]) -> Instr:
+    keep = [(a, p) for a, p in zip(phi.args, phi.attr) if p in names]
+    return Instr("phi", phi.dest, phi.type, tuple(a for a, _ in keep), phi.line, phi.file, tuple(p for _, p in keep))
+
+
+def _post_dominators(nodes: list[Node]) -> list[int | None]:
+    """Immediate post-dominators; len(nodes) is the virtual exit, None where no exit is reachable."""
+    n = len(nodes)
+    reverse: list[list[int]] = [[] for _ in range(n + 1)]
+    for k, node in enumerate(nodes):
+        for s in node.succs or [n]:
+            reverse[s].append(k)
+    return _dominators(n + 1, n, reverse)[0]
+
+
+def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bool) -> tuple[set[str], set[int]]:
+    divergent: set[str] = set()
+    branches: set[int] = set()
+    name_of = {n.name: k for k, n in enumerate(nodes)}
+    if not lockstep:  # only what is the same at any time, in any iteration, may stay scalar
+        divergent |= {p.dest for n in nodes for p in n.phis if p.dest}
+        divergent |= {i.dest for n in nodes for i in n.body if i.dest and i.op in ("load", "call") and not _invariant_call(i)}
+    joins: dict[int, set[int]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for k, n in enumerate(nodes):
+            for i in (*n.phis, *n.body):
+                if not i.dest or i.dest in divergent:
+                    continue
+                own = sources(i)
+                if own or (not (own is None and lockstep) and any(isinstance(a, str) and a in divergent for a in i.args)):
+                    divergent.add(i.dest)
+                    changed = True
+            t = n.term
+            if t.op == "br" and len(n.succs) == 2 and k not in branches and isinstance(t.args[0], str) and t.args[0] in divergent:
+                branches.add(k)
+                changed = True
+                joins[k] = _joins(nodes, k)
+                for j in joins[k]:
+                    divergent |= {p.dest for p in nodes[j].phis if p.dest and not _same(p)}
+                ipdom = post[k]
+                for header in n.loops:
+                    inside = ipdom is not None and ipdom < len(nodes) and header in nodes[ipdom].loops
+                    if not inside:  # lanes leave this loop in different iterations
+                        for b, m in enumerate(nodes):
+                            if header not in m.loops and any(header in nodes[p].loops for p in m.preds):
+                                divergent |= {p.dest for p in m.phis if p.dest and any(header in nodes[name_of[q]].loops for q in p.attr)}
+    return divergent, branches
+
+
+def _invariant_call(i: Instr) -> bool:
+    return i.attr[0].startswith(("simt.sreg.ctaid", "simt.sreg.nctaid", "simt.sreg.ntid"))
+
+
+def _same(phi: Instr) -> bool:
+    return len(set(phi.args)) == 1
+
+
+def _joins(nodes: list[Node], branch: int) -> set[int]:
+    """Blocks that two disjoint paths from the two sides of a branch reach."""
+    import heapq
+
+    labels = {s: s for s in nodes[branch].succs}
+    joins: set[int] = set()
+    todo = list(labels)
+    heapq.heapify(todo)
+    while todo:
+        b = heapq.heappop(todo)
+        if b == branch:
+            continue
+        for s in nodes[b].succs:
+            if s not in labels:
+                labels[s] = labels[b]
+                heapq.heappush(todo, s)
+            elif labels[s] != labels[b] and s not in joins:
+                joins.add(s)
+                labels[s] = s
+                heapq.heappush(todo, s)
+    return joins
+
+
+def transitions(nodes: list[Node], b: int, branches: set[int], waiting: set[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Per outcome of b's terminator: (blocks that receive lanes, candidates for the next block in order; the last is certain
+    unless there is none). A uniform branch has one outcome per target."""
+    n = nodes[b]
+    if n.term.op == "br":
+        outcomes = [tuple(sorted(n.succs))] if b in branches else [(s,) for s in n.succs]
+        return [(o, tuple(sorted({w for w in waiting if w < o[-1]} | set(o)))) for o in outcomes]
+    return [((), tuple(sorted(waiting)))]
+
+
+def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...]) -> list[set[int]]:
+    waiting: list[set[int]] = [set() for _ in nodes]
+    for r in resumed:
+        waiting[r] |= {x for x in resumed if x > r}
+    changed = True
+    while changed:
+        changed = False
+        for b in range(len(nodes)):
+            for receive, candidates in transitions(nodes, b, branches, waiting[b]):
+                pending = waiting[b] | set(receive)
+                for c in candidates:
+                    more = {x for x in pending if x > c} - waiting[c]
+                    if more:
+                        waiting[c] |= more
+                        changed = True
+    return waiting
+
+
+def _barriers_keep_lockstep(nodes: list[Node], waiting: list[set[int]]) -> bool:
+    """Whether lanes that are elsewhere while others park at a barrier can only run to the exit, outside its loops."""
+    for b, n in enumerate(nodes):
+        if n.term.op != BARRIER:
+            continue
+        seen, todo = set(waiting[b]), list(waiting[b])
+        if any(set(nodes[w].loops) & set(n.loops) for w in todo):
+            return False
+        while todo:
+            x = todo.pop()
+            if nodes[x].term.op == BARRIER:
+                return False
+            for s in nodes[x].succs:
+                if s not in seen:
+                    seen.add(s)
+                    todo.append(s)
+    return True
+
+
+def _cross(nodes: list[Node], defs: dict[str, Instr]) -> set[str]:
+    home = {i.dest: k for k, n in enumerate(nodes) for i in (*n.phis, *n.body) if i.dest}
+    cross = {p.dest for n in nodes for p in n.phis if p.dest}
+    name_of = {n.name: k for k, n in enumerate(nodes)}
+    for k, n in enumerate(nodes):
+        term_args = n.term.attr.args if n.term.op == BARRIER else n.term.args
+        for i in n.body:
+            cross |= {a for a in i.args if isinstance(a, str) and home.get(a, k) != k}
+        cross |= {a for a in term_args if isinstance(a, str) and home.get(a, k) != k}
+        if n.term.op == BARRIER and n.term.attr.dest:
+            home[n.term.attr.dest] = k
+        for p in n.phis:
+            for a, q in zip(p.args, p.attr):
+                if isinstance(a, str) and a in home and home[a] != name_of[q]:
+                    cross.add(a)
+    for n in nodes:
+        if n.term.op == BARRIER and n.term.attr.dest:
+            cross.add(n.term.attr.dest)
+    return {c for c in cross if c in defs or any(n.term.op == BARRIER and n.term.attr.dest == c for n in nodes)}
+
+
+def _live(nodes: list[Node], cross: set[str]) -> list[set[str]]:
+    """Cross-block values that are read at or after the start of each block before being written."""
+    index = {n.name: k for k, n in enumerate(nodes)}
+    use: list[set[str]] = []
+    kill: list[set[str]] = []
+    edge_use: list[set[str]] = [set() for _ in nodes]
+    for n in nodes:
+        defined: set[str] = set()
+        used: set[str] = set()
+        term_args = n.term.attr.args if n.term.op == BARRIER else n.term.args
+        for args, dest in [*((i.args, i.dest) for i in n.body), (term_args, None)]:
+            used |= {a for a in args if isinstance(a, str) and a in cross and a not in defined}
+            if dest:
+                defined.add(dest)
+        phi = {p.dest for p in n.phis if p.dest}
+        use.append(used)
+        kill.append(defined)
+        for p in n.phis:
+            for a, q in zip(p.args, p.attr):
+                if isinstance(a, str) and a in cross:
+                    edge_use[index[q]].add(a)
+        use[-1] |= phi & used
+    live: list[set[str]] = [set() for _ in nodes]
+    changed = True
+    while changed:
+        changed = False
+        for k in reversed(range(len(nodes))):
+            n = nodes[k]
+            out = set(edge_use[k])
+            for s in n.succs:
+                out |= live[s] - {p.dest for p in nodes[s].phis if p.dest}
+            new = use[k] | (out - kill[k])
+            # a phi's slot is written on the edge into its block, so it is live at the block's start if read there or later
+            if not new <= live[k]:
+                live[k] |= new
+                changed = True
+    return live

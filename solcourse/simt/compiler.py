@@ -1,0 +1,312 @@
+"""KernelIR -> Compiled: native warp code plus everything static about it (Program, counts per basic block and line).
+
+optimise -> ir.parse -> contract -> cfg -> emit -> LLVM's code generator. One Compiled serves every launch whose block shape
+allows it (`rows_uniform`: a warp never spans two rows of the block), with counters or with bounds checks only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from solcourse.errors import UnsupportedKernel
+from solcourse.simt import cfg as cfg_
+from solcourse.simt import costs, driver, ops, runtime
+from solcourse.simt.emit import Emitter, Plan
+from solcourse.simt.frontend import KernelIR
+from solcourse.simt.ir import Function, Instr, parse_module, type_text
+from solcourse.simt.observe import BlockCounter, Nothing
+from solcourse.simt.optimise import Roots, contract, initialise, optimise
+from solcourse.simt.records import FLOP_TYPES, PIPES, BasicBlock, Op, Program, Site
+
+_LOCK = threading.RLock()
+_KEEP = 256
+_COMPILED: OrderedDict[tuple, Compiled] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """static: per metric a (lines, basic blocks) matrix; lines: the (file, line) of its rows; site_nodes: basic block of each site."""
+
+    entry: int  # address of simt_run
+    plan: Plan
+    program: Program
+    lines: tuple[tuple[str, int], ...]
+    static: dict[str, np.ndarray]
+    site_nodes: np.ndarray
+    barrier_lines: tuple[int, ...]
+    block_lines: tuple[int, ...]
+    registers_live: int
+    constants: dict[str, tuple[int, int]]  # address, bytes of each global constant
+    uniform_sites: frozenset[int]
+    array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
+    keep: tuple  # the JIT engine
+
+
+@cache
+def _machine():
+    initialise()
+    features = llvm.get_host_cpu_features().flatten()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, codemodel="jitdefault", jit=True)
+
+
+@cache
+def wide_vectors() -> bool:
+    """Whether the CPU has the 512-bit instructions that the fast paths use."""
+    return all(llvm.get_host_cpu_features().get(f) for f in ("avx512f", "avx512bw", "avx512vl", "avx512dq"))
+
+
+@cache
+def _runtime():
+    module = _native(runtime.text())
+    for name in ("simt_miss", "simt_stray"):
+        llvm.add_symbol(name, module.get_function_address(name))
+    return module
+
+
+def _native(text: str):
+    machine = _machine()
+    context = llvm.create_context()
+    module = llvm.parse_assembly(f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n' + text + _attributes(), context)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = options.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
+def _attributes() -> str:
+    width = 512 if wide_vectors() else 256
+    return (
+        f'\nattributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}\n'
+        '!0 = !{}\n!1 = !{!"branch_weights", i32 1048576, i32 1}\n!2 = !{!"branch_weights", i32 1, i32 1048576}\n'
+    )
+
+
+def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool) -> Compiled:
+    """Native code for a kernel; cached by its IR. Raises UnsupportedKernel, naming instruction and line, before anything runs."""
+    digest = hashlib.sha256(kernel.llvm.encode()).hexdigest()
+    key = (digest, kernel.name, counters, rows_uniform)
+    with _LOCK:
+        if key not in _COMPILED:
+            _COMPILED[key] = _compile(kernel, counters, rows_uniform, digest)
+            while len(_COMPILED) > _KEEP:
+                _COMPILED.popitem(last=False)
+        _COMPILED.move_to_end(key)
+        return _COMPILED[key]
+
+
+_PARSED: OrderedDict[str, tuple[str, Function]] = OrderedDict()
+
+
+def _front(kernel: KernelIR, digest: str) -> tuple[str, Function]:
+    """Optimised IR and its fused records; shared by the builds of one kernel."""
+    if digest not in _PARSED:
+        text = optimise(kernel.llvm, kernel.entry)
+        function = parse_module(text, kernel.entry)
+        contract(function)
+        _PARSED[digest] = (text, function)
+        while len(_PARSED) > 32:
+            _PARSED.popitem(last=False)
+    return _PARSED[digest]
+
+
+def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, digest: str) -> Compiled:
+    text, function = _front(kernel, digest)
+    roots = Roots(function, _array_names(kernel, function))
+    graph = cfg_.build(function, lambda i: _varies(i, roots, rows_uniform))
+    observer = BlockCounter() if counters else Nothing()
+    emitter = Emitter(function, graph, roots, counters, observer, rows_uniform, wide_vectors())
+    code = _module(emitter, emitter.emit(), function)
+    _runtime()
+    try:
+        engine = _native(code)
+    except RuntimeError as err:  # a fault of the emitter: say so, without a crash later
+        raise UnsupportedKernel(
+            f"The engine could not make native code for {kernel.name} ({' '.join(str(err).split())[:300]}). Nothing ran.",
+            file=kernel.file,
+            line=kernel.first_line,
+        ) from err
+    constants = {}
+    for kind, name in emitter.plan.rows:
+        if kind == "constant":
+            constants[name] = (engine.get_global_value_address(name), function.globals[name].size)
+    entry = engine.get_function_address("simt_run")
+    return _static(kernel, text, roots, graph, emitter.plan, entry, constants, engine)
+
+
+def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
+    """cfg.build's `sources`."""
+    if i.op in ("atomicrmw", "cmpxchg", "alloca"):
+        return True
+    if i.op == "load":
+        return any(kind == "local" for kind, _ in roots.of(i.args[0]))
+    if i.op == "call":
+        name = i.attr[0]
+        if name.startswith("simt.sreg."):
+            register = name.removeprefix("simt.sreg.")
+            return register in ("tid.x", "laneid") or register.startswith("lanemask") or (register in ("tid.y", "tid.z") and not rows_uniform)
+        if "shfl" in name or ".match." in name:
+            return True
+        if name.startswith(("llvm.nvvm.vote", "asm activemask")):
+            return None
+    return False
+
+
+def _array_names(kernel: KernelIR, function: Function) -> dict[str, str]:
+    """Pointer parameters are named `%array.4` after the kernel's arguments; shared arrays keep a readable form."""
+    names = {}
+    for t, name in function.params[1:]:
+        if t == "ptr":
+            names[name] = name.lstrip("%").split(".")[0] or name
+    shared = [n for n, g in function.globals.items() if g.space == 3]
+    for k, n in enumerate(sorted(shared)):
+        names[n] = f"shared array {k + 1}" if len(shared) > 1 else "the shared array"
+    return names
+
+
+def _module(e: Emitter, warp: str, function: Function) -> str:
+    globals_ = [
+        f"@{e._global_name(name)} = global {type_text(function.globals[name].type)} {function.globals[name].init}, align {max(16, function.globals[name].align)}"
+        for kind, name in e.plan.rows
+        if kind == "constant"
+    ]
+    declared = dict(e.declared)
+    for name in ("llvm.cttz.i32",):
+        declared[name] = "declare i32 @llvm.cttz.i32(i32, i1)"
+    declared["llvm.smax.i64"] = "declare i64 @llvm.smax.i64(i64, i64)"
+    declared["simt_miss"] = "declare void @simt_miss(ptr, ptr, i32, i32, i32) cold"
+    declared["simt_stray"] = "declare void @simt_stray(ptr, i64, i32, i32) cold"
+    if any(n.startswith("permute") for n in e.helpers) and e.wide:
+        declared["vperm"] = "declare <16 x i32> @llvm.x86.avx512.vpermi2var.d.512(<16 x i32>, <16 x i32>, <16 x i32>)"
+    helpers = "\n".join(h.replace("alwaysinline {", "alwaysinline #0 {").replace("noinline {", "noinline #0 {") for h in e.helpers.values())
+    return "\n".join((*globals_, *declared.values(), helpers, warp, driver.text(e.plan, bool(e.counters))))
+
+
+# ---- what is static -------------------------------------------------------------------------------------------------
+
+
+def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants, engine) -> Compiled:
+    nodes = graph.nodes
+    site_of = {id(i): k for k, (i, *_) in enumerate(plan.sites)}
+    spaces = {id(i): space for i, _, space, *_ in plan.sites}
+    numbers: dict[str, int] = {}
+
+    def number(name: object) -> int:
+        return numbers.setdefault(name, len(numbers)) if isinstance(name, str) else -1
+
+    index = {n.name: k for k, n in enumerate(nodes)}
+    rows: dict[tuple[str, int], int] = {}
+    entries: list[tuple[str, int, int, int]] = []  # metric, row, node, amount
+    blocks = []
+    for k, node in enumerate(nodes):
+        made = []
+        for p in node.phis:
+            pairs = tuple((index[q], number(a)) for a, q in zip(p.args, p.attr) if isinstance(a, str))
+            made.append(Op(number(p.dest), (), "none", 0, "none", -1, p.line, pairs))
+        for i in (*node.body, node.term):
+            cost = costs.cost_of(i, spaces.get(id(i)))
+            if i.op == "br" and len(node.succs) < 2:
+                cost = costs.FREE if node.succs and node.succs[0] == k + 1 else cost
+            sources = tuple(number(a) for a in i.args if isinstance(a, str))
+            made.append(Op(number(i.dest), sources, cost.pipe, cost.issue, cost.latency, site_of.get(id(i), -1), i.line))
+            row = rows.setdefault((i.file, i.line), len(rows))
+            _tally(entries, i, cost, row, k, len(node.succs))
+        blocks.append(BasicBlock(k, tuple(made), tuple(node.succs), len(node.loops)))
+    static = {name: np.zeros((max(len(rows), 1), len(nodes)), np.int64) for name in {e[0] for e in entries} | set(METRICS)}
+    for metric, row, k, amount in entries:
+        static[metric][row, k] += amount
+    sites = tuple(
+        Site(n, _access_kind(space, op), size, i.file, i.line, array) for n, (i, _, space, op, size, array) in enumerate(plan.sites)
+    )
+    fingerprint = kernel.fingerprint
+    program = Program(kernel.name, kernel.file, tuple(blocks), sites, plan.shared_bytes, plan.local_bytes, fingerprint, text)
+    return Compiled(
+        entry=entry,
+        plan=plan,
+        program=program,
+        lines=tuple(rows) or ((kernel.file, kernel.first_line),),
+        static=static,
+        site_nodes=np.array([k for _, k, *_ in plan.sites], np.int64),
+        barrier_lines=tuple(n.term.line for n in nodes if n.term.op == cfg_.BARRIER),
+        block_lines=tuple(n.term.line for n in nodes),
+        registers_live=_pressure(nodes, graph),
+        constants=constants,
+        uniform_sites=frozenset(plan.uniform_sites),
+        array_bytes={roots.array_name((k, n)): (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0) for k, n in plan.rows if k in ("shared", "local")},
+        keep=(engine,),
+    )
+
+
+METRICS = ("issue", "ints", "table_flops", "branches", "barriers", *(f"flops.{t}" for t in FLOP_TYPES), *(f"pipe.{p}" for p in PIPES))
+
+
+def _tally(entries: list, i: Instr, cost: costs.Cost, row: int, k: int, successors: int) -> None:
+    if cost.issue:
+        entries.append(("issue", row, k, cost.issue))
+        entries.append((f"pipe.{cost.pipe}", row, k, cost.issue))
+    if cost.ints:
+        entries.append(("ints", row, k, cost.ints))
+    kind = costs.flop_type(i)
+    if cost.flops and kind:
+        entries.append((f"flops.{kind}", row, k, cost.flops))
+        if cost.table:
+            entries.append(("table_flops", row, k, cost.flops))
+    if i.op == "br" and successors > 1:
+        entries.append(("branches", row, k, 1))
+    if i.op == cfg_.BARRIER:
+        entries.append(("barriers", row, k, 1))
+
+
+def _access_kind(space: str, op: str) -> str:
+    if op in ("atomicrmw", "cmpxchg"):
+        return f"{space}_atomic"
+    return f"{space}_{op}"
+
+
+def _pressure(nodes, graph) -> int:
+    """The most 32-bit registers live at once, by backward liveness over the optimised IR; predicates are free."""
+
+    def weight(name: str) -> int:
+        t = types.get(name)
+        if t in ("i1", None):
+            return 0
+        return 2 if t in ("i64", "double", "ptr") else 1
+
+    types = {i.dest: i.type for n in nodes for i in (*n.phis, *n.body) if i.dest and isinstance(i.type, str)}
+    most = 0
+    for k, node in enumerate(nodes):
+        live: set[str] = set()
+        for s in node.succs:
+            live |= graph.live_in[s] | {p.dest for p in nodes[s].phis}
+        current = sum(map(weight, live))
+        for i in (node.term, *reversed(node.body)):
+            if i.dest in live:
+                live.discard(i.dest)
+                current -= weight(i.dest)
+            for a in i.args:
+                if isinstance(a, str) and a not in live and a in types:
+                    live.add(a)
+                    current += weight(a)
+            most = max(most, current)
+    return most
+
+
+def call(entry: int, thread: int) -> int:
+    """Runs simt_run(thread) without the GIL."""
+    return _PROTOTYPE(entry)(thread)
+
+
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+__all__ = ["Compiled", "compile_warp", "ops"]

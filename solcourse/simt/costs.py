@@ -1,0 +1,148 @@
+"""How many machine instructions an IR operation becomes, on which pipe, and its FLOPs: one table, an estimate by design.
+
+The optimised IR is not SASS. Rows follow what NVPTX code generation does with 64-bit integers (two 32-bit halves), addresses
+(folded into IMAD.WIDE or LEA) and library calls. Everything marked (guess) is a guess; FLOPs of add, mul and fma are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solcourse.simt.ir import Const, Instr
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """issue slots, pipe and latency class (records.Op), FLOPs per lane, whether those come from a table, integer operations."""
+
+    issue: int
+    pipe: str
+    latency: str
+    flops: int = 0
+    table: bool = False
+    ints: int = 0
+
+
+FREE = Cost(0, "none", "none")
+_ALU, _ALU2 = Cost(1, "alu", "alu", ints=1), Cost(2, "alu", "alu", ints=1)
+_SEL, _SEL2 = Cost(1, "alu", "alu"), Cost(2, "alu", "alu")
+
+
+def _float(t: object, issue: int, flops: int) -> Cost:
+    if t == "double":
+        return Cost(issue, "fp64", "fp64", flops)
+    return Cost(issue, "fma", "alu", flops)
+
+
+_INT64 = {"add": 2, "sub": 2, "and": 2, "or": 2, "xor": 2, "shl": 2, "lshr": 2, "ashr": 1, "mul": 4,
+          "sdiv": 70, "udiv": 70, "srem": 70, "urem": 70}  # fmt: skip  # (guess), from a trial against SASS
+_INT32 = {"sdiv": 18, "udiv": 18, "srem": 18, "urem": 18}  # (guess)
+
+# library calls: (issue slots float, issue slots double, FLOPs counted); (guess), NVIDIA does not publish instruction counts
+_LIBRARY = {
+    "exp": (6, 18, 8), "exp2": (3, 16, 8), "exp10": (7, 20, 8), "expm1": (12, 24, 10), "log": (10, 22, 10), "log2": (10, 22, 10),
+    "log10": (11, 24, 10), "log1p": (12, 26, 10), "sin": (16, 40, 12), "cos": (16, 40, 12), "tan": (24, 60, 16), "sinh": (18, 40, 14),
+    "cosh": (18, 40, 14), "tanh": (14, 40, 12), "asin": (16, 40, 12), "acos": (16, 40, 12), "atan": (16, 36, 12), "atan2": (24, 60, 16),
+    "asinh": (24, 50, 16), "acosh": (24, 50, 16), "atanh": (24, 50, 16), "pow": (30, 90, 20), "cbrt": (14, 30, 10), "erf": (20, 50, 16),
+    "erfc": (28, 60, 20), "tgamma": (40, 90, 30), "lgamma": (40, 90, 30), "fmod": (20, 40, 10), "hypot": (12, 30, 8), "remainder": (20, 40, 10),
+}  # fmt: skip
+_ROOT = {"sqrt": (6, 12, 1), "rsqrt": (3, 10, 1)}
+_ONE = {"fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "minnum", "maxnum", "fmin", "fmax", "round", "roundeven"}
+
+
+def library_name(callee: str) -> str:
+    """The bare function: __nv_expf, __nv_fast_expf, llvm.exp.f32 -> exp."""
+    if callee.startswith("llvm."):
+        return callee[5:].rsplit(".", 1)[0]
+    name = callee.removeprefix("__nv_").removeprefix("fast_")
+    return name[:-1] if name.endswith("f") and name[:-1] in (_LIBRARY | _ROOT | dict.fromkeys(_ONE | {"fma"})) else name
+
+
+def cost_of(i: Instr, space: str | None = None) -> Cost:
+    """The row of one instruction. `space` is given for memory instructions."""
+    op, t = i.op, i.type
+    wide = t in ("i64", "ptr")
+    if op in ("load", "store"):
+        if space == "constant":
+            return Cost(1, "alu", "alu")
+        return Cost(1, "lsu", "shared" if space == "shared" else space or "global")
+    if op in ("atomicrmw", "cmpxchg"):
+        return Cost(1, "lsu", "shared" if space == "shared" else "atomic", 1 if i.attr[0] == "fadd" else 0)
+    if op in ("fadd", "fsub", "fmul"):
+        return _float(t, 1, 1)
+    if op == "fma":
+        return _float(t, 1, 2)
+    if op == "fneg":
+        return FREE if i.attr == "free" else _float(t, 1, 0)
+    if op == "fdiv":
+        return Cost(20, "fp64", "fp64", 1) if t == "double" else Cost(9, "fma", "xu", 1)
+    if op == "frem":
+        return Cost(40, "fp64", "fp64", 1, True) if t == "double" else Cost(20, "fma", "alu", 1, True)
+    if op in _INT64:
+        if op == "mul":
+            return Cost(4 if wide else 1, "fma", "alu", ints=1)
+        return Cost(_INT64[op] if wide else _INT32.get(op, 1), "alu", "alu", ints=1)
+    if op in ("icmp", "fcmp"):
+        if i.attr[1] == "double":
+            return Cost(1, "fp64", "fp64")
+        return _ALU2 if i.attr[1] in ("i64", "ptr") else _ALU if op == "icmp" else _SEL
+    if op == "select":
+        return FREE if t == "i1" else _SEL2 if wide or t == "double" else _SEL
+    if op == "getelementptr":
+        if not i.args[1:]:
+            return FREE  # an immediate offset of the access
+        return Cost(2 * len(i.args[1:]), "fma", "alu", ints=1)
+    if op in ("sext", "zext"):
+        return Cost(1, "alu", "alu") if wide and op == "sext" else FREE
+    if op in ("sitofp", "uitofp", "fptosi", "fptoui", "fpext", "fptrunc"):
+        return Cost(1, "xu", "xu")
+    if op == "br":
+        return Cost(1, "cbu", "alu")
+    if op == "ret":
+        return Cost(1, "cbu", "none")
+    if op == "barrier":
+        return Cost(1, "lsu", "barrier")
+    if op == "call":
+        return _call(i)
+    return FREE
+
+
+def _call(i: Instr) -> Cost:
+    name = i.attr[0]
+    if name.startswith("simt.sreg."):
+        return Cost(0 if name.endswith(("ntid.x", "ntid.y", "ntid.z")) else 1, "alu", "alu")
+    if "shfl" in name:
+        return Cost(1, "lsu", "shared")
+    if name.startswith(("llvm.nvvm.vote", "asm activemask", "llvm.nvvm.match")):
+        return Cost(1, "alu", "alu")
+    if name.startswith("llvm.nvvm.bar.warp.sync"):
+        return Cost(1, "cbu", "alu")
+    if name.startswith("llvm.nvvm.fma"):
+        return _float(i.type, 1, 2)
+    bare = library_name(name)
+    double = i.type == "double"
+    if bare in ("fma", "fmuladd"):
+        return _float(i.type, 1, 2)
+    if bare in _LIBRARY:
+        single, wide, flops = _LIBRARY[bare]
+        return Cost(wide, "fp64", "fp64", flops, True) if double else Cost(single, "fma", "xu", flops, True)
+    if bare in _ROOT or "sqrt" in name:
+        single, wide, flops = _ROOT.get(bare, _ROOT["sqrt"])
+        return Cost(wide, "fp64", "fp64", flops, True) if double else Cost(single, "fma", "xu", flops, True)
+    if bare in _ONE:
+        return _float(i.type, 1, 0)
+    if bare.startswith(("popc", "ctpop", "clz", "ctlz", "ffs", "cttz", "brev", "bitreverse")):
+        return Cost(1, "xu", "xu", ints=1)
+    if bare.split(".")[0] in ("smax", "smin", "umax", "umin", "abs", "min", "max", "fshl", "fshr"):
+        return _ALU2 if i.type == "i64" else _ALU
+    return FREE if name.startswith("llvm.") else Cost(8, "alu", "alu")
+
+
+def flop_type(i: Instr) -> str | None:
+    """"fp16", "fp32" or "fp64" for the operation's FLOPs."""
+    t = i.attr[1] if i.op == "atomicrmw" else i.type
+    return {"half": "fp16", "float": "fp32", "double": "fp64"}.get(t) if isinstance(t, str) else None
+
+
+def is_constant(x: object) -> bool:
+    return isinstance(x, Const)

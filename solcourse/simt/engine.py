@@ -1,0 +1,246 @@
+"""One launch on the CPU engine: kernel IR and bound arguments in, an EngineRun out. The door of solcourse.simt."""
+
+from __future__ import annotations
+
+import linecache
+
+import numpy as np
+
+from solcourse.errors import LaunchError, OutOfBounds, RunawayKernel
+from solcourse.simt.arguments import BoundArguments
+from solcourse.simt.compiler import Compiled, compile_warp
+from solcourse.simt.frontend import KernelIR
+from solcourse.simt.layout import ERROR_BOUNDS
+from solcourse.simt.machine import Raw, launch_grid
+from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS
+from solcourse.simt.records import (
+    ACCESS_KINDS, FLOP_TYPES, PIPES, WARP, AccessCounts, Counts, EngineRun, Finding, LineCounts,
+)  # fmt: skip
+
+Dim = tuple[int, int, int]
+
+
+def execute(
+    kernel: KernelIR,
+    bound: BoundArguments,
+    grid: Dim,
+    block: Dim,
+    dynamic_shared_bytes: int = 0,
+    *,
+    counters: bool = True,
+    sample_blocks: int | None = None,
+    threads: int | None = None,
+    limit_s: float = 30.0,
+    max_findings: int = 1,
+) -> EngineRun:
+    """Run every block (or `sample_blocks` consecutive ones from the middle of the grid) and count what it did.
+
+    The caller's arrays are written as on a GPU. With counters=False accesses are bounds-checked and nothing is counted.
+    limit_s: seconds without any block finishing after which the launch is stopped.
+    Raises OutOfBounds, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran).
+    """
+    total = grid[0] * grid[1] * grid[2]
+    if sample_blocks is not None and sample_blocks < 1:
+        raise LaunchError(f"sample_blocks is {sample_blocks}: at least one block has to run.")
+    sampled = sample_blocks if sample_blocks is not None and sample_blocks < total else None
+    count = sampled or total
+    first = (total - count) // 2
+    compiled = compile_warp(kernel, counters=counters, rows_uniform=block[0] % WARP == 0)
+    raw = launch_grid(
+        compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s
+    )  # fmt: skip
+    if raw.error or raw.stopped:
+        raise _failure(kernel, compiled, bound, grid, block, raw, limit_s)
+    return _interpret(compiled, grid, block, dynamic_shared_bytes, raw, counters, sampled, total / count)
+
+
+# ---- counts ---------------------------------------------------------------------------------------------------------
+
+
+def _interpret(c: Compiled, grid: Dim, block: Dim, dynamic: int, raw: Raw, counters: bool, sampled: int | None, scale: float) -> EngineRun:
+    executions = raw.executions[:, EXECUTIONS]
+    sites = _site_counts(c, raw, scale)
+    lines = _line_counts(c, raw, sites, scale) if counters else ()
+    return EngineRun(
+        program=c.program,
+        grid=grid,
+        block=block,
+        dynamic_shared_bytes=dynamic,
+        counts=_sum([line.counts for line in lines]),
+        lines=lines,
+        site_counts=sites,
+        trace=raw.trace,
+        block_executions=_scaled(executions, scale),
+        warp_executions=raw.warp_rows,
+        compulsory_read_bytes=_whole(raw.read_bytes * scale),
+        compulsory_write_bytes=_whole(raw.written_bytes * scale),
+        same_address_atomics=_whole(raw.same_address_atomics * scale),
+        registers_live=c.registers_live,
+        sampled_blocks=sampled,
+        findings=_barrier_findings(c, raw),
+    )
+
+
+def _whole(x: float) -> int:
+    return int(round(x))
+
+
+def _scaled(values: np.ndarray, scale: float) -> np.ndarray:
+    return values if scale == 1 else np.rint(values * scale).astype(np.int64)
+
+
+def _site_counts(c: Compiled, raw: Raw, scale: float) -> tuple[AccessCounts, ...]:
+    result = []
+    for k, site in enumerate(c.program.sites):
+        runs, lanes, _ = raw.executions[c.site_nodes[k]]
+        sectors, wavefronts, conflicts = raw.sites[k].tolist()
+        if k in c.uniform_sites:  # one address: one sector, one pass (8-byte ones count passes as they run)
+            sectors = int(runs) if site.kind.startswith("global") else 0
+            wavefronts = wavefronts or int(runs)
+        values = (int(runs), sectors, wavefronts, conflicts, int(lanes) * site.size)
+        result.append(AccessCounts(*(_whole(v * scale) for v in values)))
+    return tuple(result)
+
+
+def _line_counts(c: Compiled, raw: Raw, sites: tuple[AccessCounts, ...], scale: float) -> tuple[LineCounts, ...]:
+    runs, lanes, diverged = (_scaled(raw.executions[:, k], scale) for k in (EXECUTIONS, ACTIVE_LANES, DIVERGENT))
+    by_run = {m: c.static[m] @ runs for m in ("issue", "branches", "barriers", *(f"pipe.{p}" for p in PIPES))}
+    by_lane = {m: c.static[m] @ lanes for m in ("issue", "ints", "table_flops", *(f"flops.{t}" for t in FLOP_TYPES))}
+    split = (c.static["branches"] > 0) @ diverged
+    access: dict[tuple[int, str], AccessCounts] = {}
+    row_of = {place: k for k, place in enumerate(c.lines)}
+    for site, counts in zip(c.program.sites, sites):
+        key = row_of[(site.file, site.line)], site.kind
+        access[key] = access.get(key, AccessCounts()) + counts
+    result = []
+    for row, (file, line) in enumerate(c.lines):
+        counts = Counts(
+            warp_instructions=int(by_run["issue"][row]),
+            thread_instructions=int(by_lane["issue"][row]),
+            flops={t: int(by_lane[f"flops.{t}"][row]) for t in FLOP_TYPES},
+            library_flops=int(by_lane["table_flops"][row]),
+            int_ops=int(by_lane["ints"][row]),
+            branches=int(by_run["branches"][row]),
+            divergent_branches=int(split[row]),
+            barriers=int(by_run["barriers"][row]),
+            pipes={p: int(by_run[f"pipe.{p}"][row]) for p in PIPES},
+            **{kind: access.get((row, kind), AccessCounts()) for kind in ACCESS_KINDS if kind in _FIELDS},
+        )
+        result.append(LineCounts(file, line, linecache.getline(file, line).strip(), counts))
+    return tuple(sorted(result, key=lambda r: (r.file, r.line)))
+
+
+_FIELDS = frozenset(ACCESS_KINDS)
+
+
+def _sum(parts: list[Counts]) -> Counts:
+    if not parts:
+        return Counts()
+
+    def total(name: str) -> int:
+        return sum(getattr(p, name) for p in parts)
+
+    def merged(name: str, keys: tuple[str, ...]) -> dict[str, int]:
+        return {k: sum(getattr(p, name)[k] for p in parts) for k in keys}
+
+    plain = "warp_instructions thread_instructions library_flops int_ops branches divergent_branches barriers".split()
+    return Counts(
+        **{n: total(n) for n in plain},
+        flops=merged("flops", FLOP_TYPES),
+        pipes=merged("pipes", PIPES),
+        **{kind: sum((getattr(p, kind) for p in parts), AccessCounts()) for kind in ACCESS_KINDS},
+    )
+
+
+# ---- what went wrong ------------------------------------------------------------------------------------------------
+
+
+def _barrier_findings(c: Compiled, raw: Raw) -> tuple[Finding, ...]:
+    if raw.divergent_barrier is None:
+        return ()
+    a, b = (c.barrier_lines[k] for k in raw.divergent_barrier)
+    return (
+        Finding(
+            kind="divergent_barrier",
+            severity="warning",
+            message=f"Threads of one block waited at different barriers (lines {a} and {b}) and were matched with each other.",
+            hint="Hardware since Volta counts arrivals wherever they are; let all threads pass the same syncthreads().",
+            file=c.program.file,
+            line=b,
+            other_line=a,
+        ),
+    )
+
+
+def _failure(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, raw: Raw, limit_s: float) -> Exception:
+    if raw.error and raw.error[0] == ERROR_BOUNDS:
+        finding = _stray(kernel, c, bound, grid, block, raw.error)
+        return OutOfBounds(f"{finding.message} {finding.hint}", finding=finding, file=finding.file, line=finding.line)
+    if raw.error:
+        line = c.block_lines[raw.error[1]]
+        text = linecache.getline(c.program.file, line).strip()
+        at = _coordinates(raw.error[6], grid)
+        what = "was interrupted" if raw.stopped == "interrupted" else f"did not finish: {raw.stopped}"
+        return RunawayKernel(
+            f"Kernel {kernel.name} {what}. It was in the loop at line {line} ({text}), block {_show(at)}. "
+            "Check that the loop's condition can become false for every thread.",
+            file=c.program.file,
+            line=line,
+        )
+    return RunawayKernel(f"Kernel {kernel.name} was stopped: {raw.stopped}.", file=kernel.file, line=kernel.first_line)
+
+
+def _coordinates(linear: int, extent: Dim) -> Dim:
+    return linear % extent[0], linear // extent[0] % extent[1], linear // (extent[0] * extent[1])
+
+
+def _show(dim: Dim) -> str:
+    return f"({dim[0]}, {dim[1]}, {dim[2]})"
+
+
+def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, error: tuple[int, ...]) -> Finding:
+    _, site_index, lane, offset, mask, _, linear, warp = error
+    site = c.program.sites[site_index]
+    at, thread = _coordinates(linear, grid), _coordinates(warp * WARP + lane, block)
+    allocation = next((a for a in bound.allocations if a.name == site.array), None)
+    itemsize = allocation.itemsize if allocation and allocation.itemsize else site.size
+    index = offset // itemsize
+    verb = {"load": "reads", "store": "writes", "atomic": "updates"}[site.kind.rsplit("_", 1)[1]]
+    if allocation is not None:
+        shape = allocation.shape
+        size = int(np.prod(shape)) if shape else 1
+        extent = f"{size} elements" if len(shape) <= 1 else f"shape {shape}"
+        where = f"{site.array}[{_unravel(index, shape)}]" if len(shape) > 1 else f"{site.array}[{index}]"
+    else:
+        size = c.array_bytes.get(site.array, 0) // itemsize
+        extent = f"{size} elements" if size else "unknown size"
+        where = f"element {index} of {site.array or 'an array'}"
+    lanes = bin(mask & 0xFFFFFFFF).count("1")
+    text = linecache.getline(site.file, site.line).strip()
+    more = f" ({lanes} lanes of this warp do)" if lanes > 1 else ""
+    message = (
+        f"Out-of-bounds access in kernel {kernel.name}, line {site.line} (`{text}`): thread {_show(thread)} of block {_show(at)} "
+        f"{verb} {where}, but the array has {extent}{more}."
+    )
+    return Finding(
+        kind="out_of_bounds",
+        severity="error",
+        message=message,
+        hint="A GPU would not have said anything. Guard the access, for example `if i < x.size:`, or check the index.",
+        file=site.file,
+        line=site.line,
+        block=at,
+        thread=thread,
+        array=site.array,
+        index=int(index),
+        count=lanes,
+    )
+
+
+def _unravel(index: int, shape: tuple[int, ...]) -> str:
+    """The n-dimensional index of a flat C-order one; the first part runs beyond its axis when the index does."""
+    parts = []
+    for extent in reversed(shape[1:]):
+        parts.append(index % extent if extent else 0)
+        index = index // extent if extent else index
+    return ", ".join(str(p) for p in (index, *reversed(parts)))

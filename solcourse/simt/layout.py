@@ -1,0 +1,49 @@
+"""Memory layout shared by the generated code and the machine that runs it: the definition of every offset, in bytes.
+
+THREAD   one per worker thread: cursors, error record, where its counters are
+LAUNCH   one per launch: sizes, tables, the arguments, the next block to hand out
+ALLOC    one row per array the kernel can address
+MEMO     per memory site, a few remembered lane patterns with what they cost
+"""
+
+from __future__ import annotations
+
+THREAD = {
+    name: 8 * k
+    for k, name in enumerate(
+        "launch exec shared local saved trace trace_end ctaid_x ctaid_y ctaid_z block warp "
+        "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase scratch allocs words "
+        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead".split()
+    )
+}
+THREAD_BYTES = 8 * 40
+
+LAUNCH = {
+    name: 8 * k
+    for k, name in enumerate(
+        "next stop end chunk grid_x grid_y grid_z block_x block_y block_z warps tid_x tid_y tid_z masks "
+        "dynamic_shared shared_bytes local_bytes saved_bytes exec_rows exec_rows_blocks exec_row_bytes first done "
+        "args trace_blocks".split()
+    )
+}
+LAUNCH_BYTES = 8 * 32
+
+ALLOC = {"base": 0, "size": 8, "line": 16, "read": 24, "written": 32, "stamp": 40, "count": 48, "spare": 56}
+ALLOC_BYTES = 64
+
+# one remembered lane pattern of a site; key = mask | alignment << 32 (mask is never 0, so 0 means empty)
+MEMO = {
+    "hits": 0, "key": 8, "low": 16, "high": 24, "sectors": 32, "wavefronts": 40, "conflicts": 48, "kind": 56, "lines": 60,
+    "pattern": 64, "line": 320,
+}  # fmt: skip
+MEMO_BYTES = 320 + 8 * 64
+MEMO_WAYS = 8
+KIND_GATHER, KIND_UNIT, KIND_SAME = 0, 1, 2
+
+TOTALS_BYTES = 24  # per site: sectors, wavefronts, conflicts
+
+ERROR_BOUNDS, ERROR_STOPPED, ERROR_UNREACHABLE = 1, 2, 3
+DONE, AT_BARRIER, FAILED = 0, 1, 2
+
+# a block that was traced: linear index, first word, number of words
+TRACED_BYTES = 24

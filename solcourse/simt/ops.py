@@ -1,0 +1,411 @@
+"""What each instruction becomes: one small function per operation, one table row per intrinsic and library call.
+
+Every function takes the emitter and the instruction and returns the text of the result value, scalar when the instruction is
+uniform, a 32-lane vector otherwise. Lanes that are masked off compute too, so nothing here may trap on any input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from solcourse.errors import UnsupportedKernel
+from solcourse.simt.ir import Const, Instr
+
+FLOATS = ("half", "float", "double")
+
+
+def unsupported(i: Instr, what: str) -> UnsupportedKernel:
+    return UnsupportedKernel(
+        f"{what} (line {i.line} of {i.file}) is not supported by this engine yet. Nothing ran. "
+        "The kernel is valid numba.cuda: it will run on a GPU.",
+        file=i.file,
+        line=i.line,
+    )
+
+
+def bits_of(t: str) -> int:
+    return {"half": 16, "float": 32, "double": 64, "ptr": 64}.get(t) or int(t[1:])
+
+
+# ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def binary(e, i: Instr) -> str:
+    a, b = e.pair(i)
+    return e.op(f"{i.op} {e.type(i)} {a}, {b}")
+
+
+def shift(e, i: Instr) -> str:
+    """Shifts by the width or more are clamped, as PTX does (LLVM would call them poison)."""
+    a, b = e.pair(i)
+    t, width = e.type(i), bits_of(i.type)
+    if isinstance(i.args[1], Const):
+        return e.op(f"{i.op} {t} {a}, {b}") if 0 <= int(i.args[1].value or 0) < width else e.splat_const(i, 0)
+    limit = e.splat_const(i, width - 1)
+    fits = e.op(f"icmp ule {t} {b}, {limit}")
+    amount = e.op(f"select {e.bool_type(i)} {fits}, {t} {b}, {t} {limit if i.op == 'ashr' else e.splat_const(i, 0)}")
+    shifted = e.op(f"{i.op} {t} {a}, {amount}")
+    return shifted if i.op == "ashr" else e.op(f"select {e.bool_type(i)} {fits}, {t} {shifted}, {t} {e.splat_const(i, 0)}")
+
+
+def divide(e, i: Instr) -> str:
+    """Integer division that never traps: x / 0 gives all ones (remainder x), MIN / -1 wraps. A masked-off lane divides by 1."""
+    a, b = e.pair(i)
+    t, bt = e.type(i), e.bool_type(i)
+    one, zero, ones = e.splat_const(i, 1), e.splat_const(i, 0), e.splat_const(i, -1)
+    bad = e.op(f"icmp eq {t} {b}, {zero}")
+    if i.op in ("sdiv", "srem"):
+        minus = e.op(f"icmp eq {t} {b}, {ones}")
+        bad_or = e.op(f"or {bt} {bad}, {minus}")
+    else:
+        bad_or = bad
+    known = isinstance(i.args[1], Const) and i.args[1].value not in (0, -1, None)
+    safe = b if known else e.op(f"select {bt} {bad_or}, {t} {one}, {t} {b}")
+    if not known and e.is_vector(i):
+        safe = e.op(f"select {bt} {e.mask_vector()}, {t} {safe}, {t} {one}")
+    q = e.op(f"{i.op} {t} {a}, {safe}")
+    if known:
+        return q
+    if i.op in ("sdiv", "udiv"):
+        if i.op == "sdiv":
+            negated = e.op(f"sub {t} {zero}, {a}")
+            q = e.op(f"select {bt} {minus}, {t} {negated}, {t} {q}")
+        return e.op(f"select {bt} {bad}, {t} {ones}, {t} {q}")
+    if i.op == "srem":
+        q = e.op(f"select {bt} {minus}, {t} {zero}, {t} {q}")
+    return e.op(f"select {bt} {bad}, {t} {a}, {t} {q}")
+
+
+def float_remainder(e, i: Instr) -> str:
+    return library(e, i, "fmod" if i.type == "double" else "fmodf", i.args)
+
+
+def compare(e, i: Instr) -> str:
+    predicate, t = i.attr
+    vector = e.is_vector(i)
+    a, b = (e.value(x, vector, t) for x in i.args)
+    return e.op(f"{i.op} {predicate} {e.text_type(t, vector)} {a}, {b}")
+
+
+def select(e, i: Instr) -> str:
+    vector = e.is_vector(i)
+    if not isinstance(i.type, str):
+        raise unsupported(i, "A choice between two compound values")
+    a, b = (e.value(x, vector, i.type) for x in i.args[1:])
+    cond = i.args[0]
+    wide = vector and e.varies(cond)
+    return e.op(f"select {e.text_type('i1', wide)} {e.value(cond, wide, 'i1')}, {e.type(i)} {a}, {e.type(i)} {b}")
+
+
+def cast(e, i: Instr) -> str:
+    source, target = e.memory_type(i.attr), e.memory_type(i.type)
+    vector = e.is_vector(i)
+    value = e.value(i.args[0], vector, i.attr)
+    if source == target and i.op in ("ptrtoint", "inttoptr", "bitcast", "addrspacecast", "trunc", "zext"):
+        return value
+    op = i.op
+    if op in ("ptrtoint", "inttoptr"):
+        op = "trunc" if bits_of(source) > bits_of(target) else "zext"
+    st, tt = e.text_type(source, vector), e.text_type(target, vector)
+    if op in ("fptosi", "fptoui"):  # PTX saturates
+        name = f"llvm.{op}.sat.{e.mangle(target, vector)}.{e.mangle(source, vector)}"
+        return e.call(name, tt, [(st, value)])
+    return e.op(f"{op} {st} {value} to {tt}")
+
+
+def negate(e, i: Instr) -> str:
+    return e.op(f"fneg {e.type(i)} {e.value(i.args[0], e.is_vector(i), i.type)}")
+
+
+def freeze(e, i: Instr) -> str:
+    return e.value(i.args[0], e.is_vector(i), i.type)
+
+
+def address(e, i: Instr) -> str:
+    """getelementptr as integer arithmetic."""
+    offset, variable = i.attr
+    vector = e.is_vector(i)
+    scalar, wide = e.value(i.args[0], False, "ptr") if not e.varies(i.args[0]) else None, None
+    if scalar is None:
+        wide = e.value(i.args[0], True, "ptr")
+    for operand, (t, scale) in zip(i.args[1:], variable):
+        varies = e.varies(operand)
+        x = e.value(operand, varies, t)
+        if t != "i64":
+            x = e.op(f"{'sext' if bits_of(t) < 64 else 'trunc'} {e.text_type(t, varies)} {x} to {e.text_type('i64', varies)}")
+        if scale != 1:
+            x = e.op(f"mul {e.text_type('i64', varies)} {x}, {e.constant('i64', scale, varies)}")
+        if varies:
+            wide = x if wide is None else e.op(f"add <32 x i64> {wide}, {x}")
+        else:
+            scalar = x if scalar is None else e.op(f"add i64 {scalar}, {x}")
+    if offset:
+        scalar = str(offset) if scalar is None else e.op(f"add i64 {scalar}, {offset}")
+    if not vector:
+        return scalar or "0"
+    if scalar is None:
+        return wide
+    return e.op(f"add <32 x i64> {wide}, {e.broadcast(scalar, 'i64')}") if wide else e.broadcast(scalar, "i64")
+
+
+def extract(e, i: Instr) -> object:
+    value = e.aggregate(i.args[0])
+    for k in i.attr:
+        value = value[k]
+    return value
+
+
+def insert(e, i: Instr) -> object:
+    t = i.type
+    members = [t[2]] * t[1] if t[0] == "array" else list(t[1])
+    old = i.args[0]
+    parts = [e.default(m) for m in members] if isinstance(old, Const) else list(e.aggregate(old))
+    if len(i.attr) != 1:
+        raise unsupported(i, "A nested compound value")
+    parts[i.attr[0]] = e.typed_value(i.args[1], members[i.attr[0]])
+    return tuple(parts)
+
+
+# ---- calls ----------------------------------------------------------------------------------------------------------
+
+
+def intrinsic(name: str) -> Callable:
+    """An LLVM intrinsic of one type, overloaded by vector width."""
+
+    def emit(e, i: Instr, args=None, types=None) -> str:
+        args = i.args if args is None else args
+        types = i.attr[1] if types is None else types
+        vector = e.is_vector(i)
+        operands = []
+        for a, t in zip(args, types):
+            immediate = t == "i1" and isinstance(a, Const)  # the flag of ctlz, cttz, abs
+            operands.append((("i1", e.constant("i1", a.value, False))) if immediate else (e.text_type(t, vector), e.value(a, vector, t)))
+        return e.call(f"llvm.{name}.{e.mangle(i.type, vector)}", e.type(i), operands)
+
+    return emit
+
+
+def library(e, i: Instr, symbol: str, args, types=None) -> str:
+    """A scalar function of the C library, lane by lane for the active lanes."""
+    types = types or [i.type] * len(args)
+    vector = e.is_vector(i)
+    operands = [(t, e.value(a, vector, t)) for a, t in zip(args, types)]
+    if not vector:
+        return e.call(symbol, i.type, operands)
+    return e.call_lanes(symbol, i.type, operands)
+
+
+def ignore(e, i: Instr) -> str:
+    return ""
+
+
+def sreg(e, i: Instr) -> str:
+    return e.special(i.attr[0].removeprefix("simt.sreg."), i)
+
+
+def shuffle(e, i: Instr) -> object:
+    """shfl.sync: where each lane reads, by the PTX definition; lanes out of range keep their own value."""
+    name = i.attr[0]
+    mode = next(m for m in ("down", "up", "bfly", "idx") if f".{m}." in name)
+    with_predicate = name.endswith("p")
+    t = "float" if ".f32" in name else "i32"
+    value = e.value(i.args[1], True, t)
+    b, c = e.value(i.args[2], True, "i32"), e.value(i.args[3], True, "i32")
+    v = "<32 x i32>"
+    lane = e.lane_ids()
+    bval = e.op(f"and {v} {b}, {e.constant('i32', 31, True)}")
+    cval = e.op(f"and {v} {c}, {e.constant('i32', 31, True)}")
+    seg0 = e.op(f"lshr {v} {c}, {e.constant('i32', 8, True)}")
+    seg = e.op(f"and {v} {seg0}, {e.constant('i32', 31, True)}")
+    notseg = e.op(f"xor {v} {seg}, {e.constant('i32', -1, True)}")
+    low = e.op(f"and {v} {lane}, {seg}")
+    high0 = e.op(f"and {v} {cval}, {notseg}")
+    high = e.op(f"or {v} {low}, {high0}")
+    if mode == "up":
+        j = e.op(f"sub {v} {lane}, {bval}")
+        ok = e.op(f"icmp sge {v} {j}, {high}")
+    elif mode == "down":
+        j = e.op(f"add {v} {lane}, {bval}")
+        ok = e.op(f"icmp sle {v} {j}, {high}")
+    elif mode == "bfly":
+        j = e.op(f"xor {v} {lane}, {bval}")
+        ok = e.op(f"icmp sle {v} {j}, {high}")
+    else:
+        within = e.op(f"and {v} {bval}, {notseg}")
+        j = e.op(f"or {v} {low}, {within}")
+        ok = e.op(f"icmp sle {v} {j}, {high}")
+    source = e.op(f"select <32 x i1> {ok}, {v} {j}, {v} {lane}")
+    result = e.permute(value, t, source)
+    return (result, ok) if with_predicate else result
+
+
+def vote(e, i: Instr) -> str:
+    """vote.sync: a scalar of the active lanes, the same in each of them."""
+    name = i.attr[0]
+    bits = e.active_bits(i.args[1])
+    mask = e.mask()
+    if "ballot" in name:
+        return _everywhere(e, i, bits)
+    none, every = e.op(f"icmp eq i32 {bits}, 0"), e.op(f"icmp eq i32 {bits}, {mask}")
+    if "any" in name:
+        return _everywhere(e, i, e.op(f"xor i1 {none}, true"))
+    return _everywhere(e, i, every if "all" in name else e.op(f"or i1 {none}, {every}"))
+
+
+def _everywhere(e, i: Instr, scalar: str) -> str:
+    return e.broadcast(scalar, i.type) if e.is_vector(i) else scalar
+
+
+def active_mask(e, i: Instr) -> str:
+    return _everywhere(e, i, e.mask())
+
+
+def reverse_bits(e, i: Instr) -> str:
+    return intrinsic("bitreverse")(e, i, i.args, [i.type])
+
+
+def count_leading(e, i: Instr) -> str:
+    source = i.attr[1][0]
+    vector = e.is_vector(i)
+    x = e.value(i.args[0], vector, source)
+    st = e.text_type(source, vector)
+    n = e.call(f"llvm.ctlz.{e.mangle(source, vector)}", st, [(st, x), ("i1", "false")])
+    return e.op(f"trunc {st} {n} to {e.type(i)}") if source == "i64" else n
+
+
+def population(e, i: Instr) -> str:
+    source = i.attr[1][0]
+    vector = e.is_vector(i)
+    st = e.text_type(source, vector)
+    n = e.call(f"llvm.ctpop.{e.mangle(source, vector)}", st, [(st, e.value(i.args[0], vector, source))])
+    return e.op(f"trunc {st} {n} to {e.type(i)}") if source == "i64" else n
+
+
+def find_first(e, i: Instr) -> str:
+    """1 + the index of the lowest set bit, 0 for 0."""
+    source = i.attr[1][0]
+    vector = e.is_vector(i)
+    st, x = e.text_type(source, vector), e.value(i.args[0], vector, source)
+    n = e.call(f"llvm.cttz.{e.mangle(source, vector)}", st, [(st, x), ("i1", "false")])
+    plus = e.op(f"add {st} {n}, {e.constant(source, 1, vector)}")
+    none = e.op(f"icmp eq {st} {x}, {e.constant(source, 0, vector)}")
+    n = e.op(f"select {e.text_type('i1', vector)} {none}, {st} {e.constant(source, 0, vector)}, {st} {plus}")
+    return e.op(f"trunc {st} {n} to {e.type(i)}") if source == "i64" else n
+
+
+def fused(e, i: Instr) -> str:
+    return intrinsic("fma")(e, i, i.args[:3], [i.type] * 3)
+
+
+def reciprocal_root(e, i: Instr) -> str:
+    t, vector = e.type(i), e.is_vector(i)
+    root = e.call(f"llvm.sqrt.{e.mangle(i.type, vector)}", t, [(t, e.value(i.args[0], vector, i.type))])
+    return e.op(f"fdiv {t} {e.constant(i.type, 1.0, vector)}, {root}")
+
+
+def float_class(e, i: Instr, test: str) -> str:
+    source = i.attr[1][0]
+    vector = e.is_vector(i)
+    st, x = e.text_type(source, vector), e.value(i.args[0], vector, source)
+    size = e.call(f"llvm.fabs.{e.mangle(source, vector)}", st, [(st, x)])
+    infinity = e.constant(source, float("inf"), vector)
+    bit = {
+        "isnan": lambda: e.op(f"fcmp uno {st} {x}, {x}"),
+        "isinf": lambda: e.op(f"fcmp oeq {st} {size}, {infinity}"),
+        "isfinite": lambda: e.op(f"fcmp olt {st} {size}, {infinity}"),
+        "signbit": lambda: e.op(
+            f"icmp slt {e.text_type('i' + str(bits_of(source)), vector)} "
+            f"{e.op(f'bitcast {st} {x} to ' + e.text_type('i' + str(bits_of(source)), vector))}, "
+            f"{e.constant('i' + str(bits_of(source)), 0, vector)}"
+        ),
+    }[test]()
+    return e.op(f"zext {e.text_type('i1', vector)} {bit} to {e.type(i)}")
+
+
+_UNARY = "exp exp2 log log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh exp10 expm1 log1p cbrt erf erfc tgamma lgamma".split()
+_BINARY_LIB = "pow atan2 fmod hypot remainder".split()
+_VECTOR = {"sqrt": "sqrt", "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "nearbyint": "nearbyint",
+           "fmin": "minnum", "fmax": "maxnum", "copysign": "copysign", "round": "round"}  # fmt: skip
+
+LIBM = {n: n for n in (*_UNARY, *_BINARY_LIB)}
+
+
+def _library_row(symbol: str) -> Callable:
+    return lambda e, i: library(e, i, symbol, i.args, list(i.attr[1]))
+
+
+def _float_rows() -> dict[str, Callable]:
+    rows: dict[str, Callable] = {}
+    for suffix, t in (("", "double"), ("f", "float")):
+        for n in (*_UNARY, *_BINARY_LIB):
+            rows[f"__nv_{n}{suffix}"] = _library_row(n + suffix)
+        for n in ("sin", "cos", "tan", "exp", "exp10", "log", "log2", "log10", "pow"):
+            rows[f"__nv_fast_{n}f"] = _library_row(n + "f")
+        for n, llvm in _VECTOR.items():
+            rows[f"__nv_{n}{suffix}"] = intrinsic(llvm)
+        for n in ("rsqrt",):
+            rows[f"__nv_{n}{suffix}"] = reciprocal_root
+        rows[f"__nv_fma{suffix}"] = fused
+        for n in ("isnan", "isinf", "signbit"):
+            tail = {"": "d", "f": "f"}[suffix]
+            rows[f"__nv_{n}{tail}"] = lambda e, i, n=n: float_class(e, i, n)
+        rows[f"__nv_{'isfinited' if not suffix else 'finitef'}"] = lambda e, i: float_class(e, i, "isfinite")
+        rows["__nv_signbitd"] = lambda e, i: float_class(e, i, "signbit")
+    return rows
+
+
+def absolute(e, i: Instr) -> str:
+    return intrinsic("abs")(e, i, (i.args[0], Const("i1", 0)), (i.type, "i1"))
+
+
+CALLS: dict[str, Callable] = {
+    **_float_rows(),
+    "__nv_abs": absolute, "__nv_llabs": absolute,
+    "__nv_popc": population, "__nv_popcll": population, "__nv_clz": count_leading, "__nv_clzll": count_leading,
+    "__nv_ffs": find_first, "__nv_ffsll": find_first, "__nv_brev": reverse_bits, "__nv_brevll": reverse_bits,
+    "__nv_min": intrinsic("smin"), "__nv_max": intrinsic("smax"), "__nv_umin": intrinsic("umin"), "__nv_umax": intrinsic("umax"),
+    "__nv_llmin": intrinsic("smin"), "__nv_llmax": intrinsic("smax"), "__nv_ullmin": intrinsic("umin"), "__nv_ullmax": intrinsic("umax"),
+    "asm activemask.b32 $0;": active_mask,
+}  # fmt: skip
+
+# LLVM intrinsics that are the same operation on vectors
+_SAME = "smax smin umax umin abs fabs fma fmuladd sqrt ctpop ctlz cttz fshl fshr bswap bitreverse minnum maxnum minimum maximum copysign floor ceil trunc rint nearbyint round roundeven canonicalize uadd.sat sadd.sat usub.sat ssub.sat".split()
+_LLVM_LIBM = "exp exp2 log log2 log10 sin cos tan pow sinh cosh tanh asin acos atan atan2".split()
+_IGNORED = ("llvm.lifetime", "llvm.assume", "llvm.dbg", "llvm.experimental.noalias", "llvm.donothing", "llvm.nvvm.membar", "llvm.nvvm.bar.warp.sync")
+
+
+def find_call(name: str) -> Callable | None:
+    """The table row for a callee, None when there is none."""
+    if name in CALLS:
+        return CALLS[name]
+    if name.startswith("simt.sreg."):
+        return sreg
+    if name.startswith(_IGNORED):
+        return ignore
+    if name.startswith("llvm.nvvm.shfl.sync."):
+        return shuffle
+    if name.startswith("llvm.nvvm.vote."):
+        return vote
+    if name.startswith("llvm.nvvm.sqrt.rn."):
+        return intrinsic("sqrt")
+    if name.startswith("llvm.nvvm.fma.rn."):
+        return fused
+    if name.startswith("llvm.nvvm.fabs"):
+        return intrinsic("fabs")
+    if name.startswith("llvm."):
+        base = name[5:].rsplit(".", 1)[0]
+        if base in _SAME:
+            return intrinsic("fma" if base == "fmuladd" else base)
+        if base in _LLVM_LIBM:
+            return lambda e, i: library(e, i, base + ("f" if i.type == "float" else ""), i.args)
+    return None
+
+
+TABLE: dict[str, Callable] = {
+    **dict.fromkeys("add sub mul and or xor fadd fsub fmul fdiv".split(), binary),
+    **dict.fromkeys("shl lshr ashr".split(), shift),
+    **dict.fromkeys("sdiv udiv srem urem".split(), divide),
+    "frem": float_remainder, "fneg": negate, "icmp": compare, "fcmp": compare, "select": select, "freeze": freeze,
+    **dict.fromkeys("sext zext trunc fptosi fptoui sitofp uitofp fpext fptrunc ptrtoint inttoptr bitcast addrspacecast".split(), cast),
+    "getelementptr": address, "extractvalue": extract, "insertvalue": insert, "fma": fused, "fence": ignore,
+}  # fmt: skip

@@ -1,0 +1,160 @@
+"""numba's LLVM IR -> the code NVVM would make of it, still as LLVM IR: O3 for the NVPTX target, everything inlined, fused.
+
+Special registers are hidden behind opaque functions: LLVM knows their ranges and would delete wrap-around selects that NVVM
+keeps. Loop and SLP vectorisation are off; loops end in one latch and leave through phis (loop-simplify, LCSSA), which cfg.py
+relies on. `contract` fuses multiply and add as NVVM does by default.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from solcourse.simt.ir import Block, Const, Function, Instr
+
+_LOCK = threading.Lock()
+
+
+@cache
+def initialise() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
+
+
+@cache
+def _nvptx():
+    initialise()
+    return llvm.Target.from_triple("nvptx64-nvidia-cuda").create_target_machine(cpu="sm_80", opt=3)
+
+
+_SREG = re.compile(r"llvm\.nvvm\.read\.ptx\.sreg\.")
+_SREG_DECLARE = re.compile(r'^(declare i32 @"?simt\.sreg\.[^\n]*?\))[^\n]*$', re.M)
+
+
+def optimise(text: str, entry: str) -> str:
+    """Optimised LLVM IR of the module, with only what `entry` needs."""
+    text = _SREG.sub("simt.sreg.", text)
+    text = _SREG_DECLARE.sub(r"\1 memory(none) nounwind willreturn", text)
+    with _LOCK:
+        machine = _nvptx()
+        context = llvm.create_context()
+        module = llvm.parse_assembly(text, context)
+        for function in module.functions:
+            if not function.is_declaration and function.name != entry:
+                function.linkage = llvm.Linkage.internal
+                function.add_function_attribute("alwaysinline")
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
+        options.loop_unrolling = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        tidy = llvm.create_new_module_pass_manager()
+        tidy.add_lower_switch_pass()
+        tidy.add_loop_simplify_pass()
+        tidy.add_lcssa_pass()
+        tidy.add_global_dead_code_eliminate_pass()
+        tidy.add_instruction_namer_pass()
+        tidy.run(module, builder)
+        return str(module)
+
+
+def contract(function: Function) -> None:
+    """fmul whose every use is an fadd or fsub of the same block becomes fma, as NVVM's -fma=1 does."""
+    uses: dict[str, list[tuple[Block, Instr]]] = {}
+    for block in function.blocks:
+        for i in block.instrs:
+            for a in i.args:
+                if isinstance(a, str):
+                    uses.setdefault(a, []).append((block, i))
+    for block in function.blocks:
+        products = {
+            i.dest: i
+            for i in block.instrs
+            if i.op == "fmul" and all(b is block and u.op in ("fadd", "fsub") for b, u in uses.get(i.dest or "", [(None, i)]))
+        }
+        if not products:
+            continue
+        result: list[Instr] = []
+        left = {name: len(uses[name]) for name in products}
+        for i in block.instrs:
+            fused = _fuse(i, products) if i.op in ("fadd", "fsub") else None
+            if fused is None:
+                result.append(i)
+                continue
+            product, extra, fma = fused
+            left[product.dest] -= 1
+            result.extend((*extra, fma))
+        dead = {name for name, n in left.items() if n == 0}
+        block.instrs = [i for i in result if i.dest not in dead]
+
+
+def _fuse(i: Instr, products: dict) -> tuple[Instr, list[Instr], Instr] | None:
+    a, b = i.args
+    if a in products:  # a*b + c, a*b - c
+        p = products[a]
+        if i.op == "fadd":
+            return p, [], Instr("fma", i.dest, i.type, (*p.args, b), i.line, i.file)
+        minus = Instr("fneg", f"{i.dest}.minus", i.type, (b,), i.line, i.file, "free")
+        return p, [minus], Instr("fma", i.dest, i.type, (*p.args, minus.dest), i.line, i.file)
+    if b in products and a is not b:
+        p = products[b]
+        if i.op == "fadd":
+            return p, [], Instr("fma", i.dest, i.type, (*p.args, a), i.line, i.file)
+        minus = Instr("fneg", f"{i.dest}.minus", i.type, (p.args[0],), i.line, i.file, "free")  # c - a*b
+        return p, [minus], Instr("fma", i.dest, i.type, (minus.dest, p.args[1], a), i.line, i.file)
+    return None
+
+
+class Roots:
+    """Which arrays a pointer may point into: {(kind, name)}, kind "param", "shared", "constant", "local" or "unknown"."""
+
+    def __init__(self, function: Function, names: dict[str, str]):
+        self._defs = {i.dest: i for b in function.blocks for i in b.instrs if i.dest}
+        self._params = {name: t for t, name in function.params}
+        self._ret = function.params[0][1] if function.params else ""
+        self._globals = function.globals
+        self._names = names
+        self._cache: dict[object, set[tuple[str, str]]] = {}
+
+    def alias(self, name: str, of: str) -> None:
+        self._cache[name] = self.of(of)
+
+    def of(self, pointer: object) -> set[tuple[str, str]]:
+        if pointer not in self._cache:
+            self._cache[pointer] = self._walk(pointer, set())
+        return self._cache[pointer]
+
+    def _walk(self, x: object, seen: set) -> set[tuple[str, str]]:
+        if isinstance(x, Const):
+            return set()
+        if not isinstance(x, str):
+            g = self._globals[x.name]  # type: ignore[attr-defined]
+            return {("shared" if g.space == 3 else "constant", g.name)}
+        if x in self._cache:
+            return self._cache[x]
+        if x in seen:
+            return set()
+        seen.add(x)
+        if x in self._params:
+            if x == self._ret:
+                return {("ret", "")}
+            return {("param", x)} if self._params[x] == "ptr" else set()
+        i = self._defs[x]
+        if i.op in ("getelementptr", "bitcast", "addrspacecast", "inttoptr", "ptrtoint", "freeze"):
+            return self._walk(i.args[0], seen)
+        if i.op == "alloca":
+            return {("local", x)}
+        if i.op in ("phi", "select", "add", "sub"):
+            args = i.args[1:] if i.op == "select" else i.args
+            return set().union(*(self._walk(a, seen) for a in args))
+        if i.type == "ptr":
+            return {("unknown", x)}
+        return set()
+
+    def array_name(self, root: tuple[str, str]) -> str:
+        kind, name = root
+        return self._names.get(name, {"local": "a local array", "shared": "a shared array", "constant": "a constant array"}.get(kind, ""))
