@@ -129,10 +129,11 @@ def _sector_row(masks: Mapping[int, int], places: Mapping[int, float], width: fl
     used = []
     for sector, mask in masks.items():
         for first, length in _runs(mask):
-            x, w = places[sector] + first / SECTOR_BYTES * width, length / SECTOR_BYTES * width
+            w = max(length / SECTOR_BYTES * width, 1.8)  # a sliver that the outline does not hide
+            x = min(places[sector] + first / SECTOR_BYTES * width, places[sector] + width - w)
             used.append(f"M{svg.num(x)} {svg.num(y)}h{svg.num(w)}v{svg.num(height)}h-{svg.num(w)}z")
-    yield svg.path("".join(used), svg.BLUE)
     yield svg.path(svg.boxes(((x, y) for x in places.values()), width, height), stroke=svg.INK, stroke_width=0.8)
+    yield svg.path("".join(used), svg.BLUE)
 
 
 def _offsets(sectors: Sequence[int], places: Mapping[int, float], width: float, y: float) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from reports_by_hand import A100, N, a_report, traffic
@@ -69,9 +70,8 @@ def test_importing_draws_nothing_in(module):
 
 
 def test_drawing_touches_no_pyplot_state():
-    code = "import sys; sys.path[:0] = ['tests/unit']; from reports_by_hand import a_report; a_report().plot(); print('matplotlib.pyplot' in sys.modules)"
-    from pathlib import Path
-
+    code = "import sys; sys.path[:0] = ['tests/unit']; from reports_by_hand import a_report; a_report().plot(); "
+    code += "print('matplotlib.pyplot' in sys.modules)"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "False"

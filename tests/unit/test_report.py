@@ -1,0 +1,494 @@
+"""The Report: what it says, in every form, and the laws its numbers keep."""
+
+import json
+import re
+import sys
+from dataclasses import FrozenInstanceError, fields, replace
+from html.parser import HTMLParser
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from reports_by_hand import A100, WARPS, N, a_report, a_run, access, flops, pipes, traffic
+
+from solcourse import report as reports
+from solcourse.errors import SolcourseError, UnknownName
+from solcourse.hardware import devices
+from solcourse.hot_lines import dram_bytes_of_line, weights
+from solcourse.report import Report
+from solcourse.report_text import WIDTH, bar, line_table
+from solcourse.simt.records import AccessCounts, Counts, LineCounts
+from solcourse.work import Work
+
+DESIGNED = (
+    "kernel, device, origin, time_s, interval_s, launch_s, sol_time_s, sol_score, attainable_score, baseline_s, anchored_score, bound, "
+    "bounds, occupancy, registers, registers_source, work, counts, traffic, lines, sampled_blocks"
+)
+
+
+class Visible(HTMLParser):
+    """The text of a page, and its tags, checked for balance."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page_of(report: Report) -> str:
+    return report._repr_mimebundle_()["text/html"]
+
+
+# ---------------------------------------------------------------------------------------------------------- the record
+def test_the_fields_are_those_of_the_public_interface():
+    assert set(DESIGNED.split(", ")) <= {field.name for field in fields(Report)}
+
+
+def test_a_report_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        a_report().time_s = 1.0
+
+
+def test_equal_reports_are_equal_whatever_arrays_they_came_from():
+    assert a_report() == a_report()
+    assert a_report() != a_report(time_s=23e-6)
+
+
+def test_repr_is_one_line():
+    assert repr(a_report()) == "<Report: copy_strided on A100-SXM4-80GB, predicted 22.0 µs, SOL score 0.19>"
+
+
+def test_a_report_is_json_in_base_units():
+    report = a_report(baseline_s=40e-6, anchored_score=0.66)
+    said = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert said["device"] == A100
+    assert said["time_s"] == 22e-6
+    assert said["bounds"]["dram"] == 18.5e-6
+    assert said["counts"]["global_load"]["sectors"] == 32 * WARPS
+    assert said["lines"][0] == {"file": "lesson.py", "line": 14, "text": "dst[i] = src[i * 8]"} | {
+        key: said["lines"][0][key] for key in ("share", "counts")
+    }
+    assert said["explanation"]["waste"] == pytest.approx(8 * N / (36 * N))
+    assert said["advice"][0]["kind"] == "scattered"
+    assert {field.name for field in fields(Report)} - {"run", "prediction"} <= set(said)
+
+
+def test_infinity_becomes_null_in_json():
+    said = json.dumps(a_report(anchored_score=float("inf"), baseline_s=1.0).to_dict(), allow_nan=False)
+    assert json.loads(said)["anchored_score"] is None
+
+
+def test_a_line_is_found_by_its_number_and_a_wrong_number_names_the_lines():
+    assert a_report().line(14).counts.global_load.sectors_per_request == 32.0
+    with pytest.raises(SolcourseError, match=r"Line 13 .*\[12, 14\]"):
+        a_report().line(13)
+
+
+# ------------------------------------------------------------------------------------------------------------ as text
+def test_text_says_everything_that_the_issue_asks_for():
+    text = str(a_report(baseline_s=40e-6, anchored_score=0.67))
+    for said in (
+        "copy_strided on A100-SXM4-80GB: predicted, cold cache",
+        "4,096 blocks of 256 threads",
+        "22.0 µs (17.6 µs to 27.5 µs)",
+        "SOL score   0.19 of an attainable 0.85",
+        "T_SOL 4.11 µs = 8.39 MB at 2.04 TB/s",  # 2 x 4 MiB at 2,039 GB/s
+        "0.67 against a baseline of 40.0 µs",
+        "DRAM bandwidth (dram)",
+        "R = waste x rate x idle: 0.19 = 0.22 x 0.94 x 0.90",
+        "64 of 64 warps per SM (100.0 %), 8 blocks, limited by warps; 4.74 waves",
+        "16 per thread (estimated)",
+        "source lines, hottest first",
+    ):
+        assert said in text, said
+    assert re.search(r"global_load\.sectors_per_request +32 +l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld\.ratio", text)
+    assert re.search(r"global_load\.sectors +1,048,576 +l1tex__t_sectors_pipe_lsu_mem_global_op_ld\.sum", text)
+
+
+def test_exact_and_estimated_counts_are_told_apart():
+    exact, estimated = re.split("estimated, and what Nsight Compute calls it", str(a_report()))
+    assert "counted exactly" in exact
+    assert "global_store.sectors" in exact
+    assert "warp_instructions" not in exact
+    for name in ("warp_instructions", "l1_hit_rate", "dram_read_bytes"):
+        assert name in estimated
+
+
+def test_names_beside_the_counts_follow_the_device():
+    assert "dram__bytes_read.sum" in str(a_report())
+    assert "dram__bytes_op_read.sum" in str(a_report(on="GeForce RTX 5090"))
+
+
+def test_counts_that_are_zero_are_not_listed():
+    text = str(a_report())
+    assert "shared_load" not in text
+    assert "flops" not in text
+
+
+def test_hottest_line_comes_first_with_its_text():
+    rows = re.findall(r"^ +(1[24]) +(\d+) %.*  (\S.*)$", str(a_report()), re.MULTILINE)
+    assert [(line, text) for line, _, text in rows] == [("14", "dst[i] = src[i * 8]"), ("12", "i = cuda.grid(1)")]
+    assert int(rows[0][1]) > 90
+
+
+def test_empty_columns_of_the_line_table_are_left_out():
+    head, rows = line_table(a_report())
+    assert head == ("line", "share", "requests", "sectors", "per load", "per store")
+    assert rows[0][0][2:] == ("65,536", "1,179,648", "32.0", "4.0")  # 2 x 32,768 requests; 32,768 x (32 + 4) sectors
+
+
+def test_text_fits_the_width_except_source_lines_and_metric_names():
+    for line in str(a_report(sampled_blocks=64, work_given=False)).splitlines():
+        assert len(line) <= WIDTH or "__" in line or line.startswith("  SOL"), line
+
+
+def test_origin_is_said_everywhere_and_never_both():
+    report = a_report(origin="measured", launch_s=0.0)
+    assert "measured" in str(report)
+    assert "predicted" not in str(report)
+    assert "cold cache" not in str(report)
+    assert "bounds, traffic and occupancy are the model's" in str(report)
+
+
+def test_a_sampled_report_says_from_how_many_blocks_it_speaks():
+    assert "64 of 4,096 blocks ran; counts are scaled to the grid, outputs are incomplete" in str(a_report(sampled_blocks=64))
+    assert "sampled" not in str(a_report())
+
+
+def test_a_ledger_that_nobody_gave_is_named_as_the_engines():
+    assert "T_SOL is from what the engine saw" in " ".join(str(a_report(work_given=False)).split())
+    assert "what the engine saw" not in str(a_report())
+
+
+def test_flagged_figures_of_the_device_are_named():
+    for gpu in devices():
+        text = " ".join(str(a_report(on=gpu.name)).split())
+        assert ("lat_dram" in text.partition("recalled, derived or guessed")[2]) == ("lat_dram" in gpu.flagged)
+
+
+def test_a_score_above_one_is_an_alarm_with_a_diagnosis():
+    # T_SOL 4.11 µs; 3 µs is faster than light: R = 1.37, and 8 MB fit in 40 MiB of L2
+    report = a_report(time_s=3e-6)
+    assert report.alarm.sol_score == pytest.approx(1.371, abs=1e-3)
+    for form in (str(report), Visible(page_of(report)).text):
+        assert "1.37" in form
+        assert "cache-resident" in form
+    assert a_report().alarm is None
+    assert "ALARM" not in str(a_report())
+
+
+def test_a_baseline_at_the_speed_of_light_has_no_anchored_score():
+    assert "none: the baseline is at T_SOL" in str(a_report(baseline_s=4e-6, anchored_score=None))
+
+
+def test_a_measurement_without_work_has_no_score_and_says_what_to_give():
+    report = reports.measured("k", A100, 22e-6, (21e-6, 23e-6))
+    assert report.sol_score is None
+    assert report.alarm is None
+    for form in (str(report), Visible(page_of(report)).text):
+        assert "give work= for a score" in form
+        assert "unknown" in form
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["sol_time_s"] is None
+
+
+def test_bar_is_as_long_as_its_fraction():
+    assert (bar(0.0, 8), bar(0.5, 8), bar(1.0, 8), bar(2.0, 8)) == ("", "████", "████████", "████████")
+    assert bar(1e-9, 8) == "▏"
+
+
+# ------------------------------------------------------------------------------------------------------------ as HTML
+def test_html_is_balanced_and_holds_what_the_text_holds():
+    seen = Visible(page_of(a_report()))
+    for said in (
+        "copy_strided",
+        "predicted",
+        "0.19",
+        "attainable 0.85",
+        "22.0 µs",
+        "dst[i] = src[i * 8]",
+        "l1tex__t_sectors",
+        "estimated",
+        "exact",
+    ):
+        assert said in seen.text, said
+    assert seen.tags.count("svg") == 2
+    assert "script" not in seen.tags
+    assert "style" not in seen.tags
+
+
+def test_html_escapes_what_comes_from_the_kernel():
+    evil = "if a < b & c: x['<script>alert(1)</script>'] = \"q\""
+    run = a_run(8)
+    lines = (LineCounts("<f>.py", 14, evil, run.lines[1].counts),)
+    page = page_of(a_report(run=replace(run, lines=lines), lines=lines, kernel="<b>kernel</b>", registers_source="a < b"))
+    seen = Visible(page)
+    assert evil in seen.text
+    assert "<b>kernel</b>" in seen.text
+    assert "script" not in seen.tags
+    assert "b" not in seen.tags
+
+
+def test_html_sets_no_colour_that_one_theme_would_hide():
+    page = page_of(a_report())
+    assert not re.search(r'(?<![-\w])(?:color|background)\s*:\s*(?!inherit|transparent|#0072B2)[^;"]+', page)
+    assert "currentColor" in page
+
+
+def test_without_pictures_the_numbers_are_still_there():
+    """An untrusted notebook drops SVG."""
+    page = re.sub(r"<svg.*?</svg>", "", page_of(a_report()), flags=re.DOTALL)
+    text = Visible(page).text
+    for said in ("0.19", "0.85", "22.0 µs", "4.11 µs", "DRAM bandwidth binds"):
+        assert said in text
+
+
+def test_html_stays_small():
+    assert len(page_of(a_report()).encode()) < 40_000
+
+
+# ----------------------------------------------------------------------------------------------------------- hot lines
+def test_shares_are_fractions_that_sum_to_at_most_one():
+    shares = [hot.share for hot in a_report().hot_lines]
+    assert all(0 <= share <= 1 for share in shares)
+    assert sum(shares) == pytest.approx(1 - weights(a_report().bounds)["launch"])
+
+
+def test_weights_take_the_largest_of_each_group():
+    # core: issue and pipe_fma; fma hides issue. (2^3, 1^3) / 9
+    assert weights({"issue": 0.5, "pipe_fma": 2.0, "dram": 1.0}) == pytest.approx({"pipe_fma": 8 / 9, "dram": 1 / 9})
+    assert weights({}) == {}
+    assert weights({"dram": 0.0}) == {}
+
+
+def test_share_does_not_depend_on_the_order_of_lines():
+    run = a_run(8)
+    turned = replace(run, lines=run.lines[::-1])
+    assert a_report(run=turned, lines=turned.lines).hot_lines == a_report().hot_lines
+
+
+def test_a_line_that_moves_all_bytes_answers_for_all_of_a_dram_bound_kernel():
+    report = a_report(bounds={"dram": 1e-5})
+    assert [(hot.line, hot.share) for hot in report.hot_lines] == [(14, 1.0), (12, 0.0)]
+
+
+def test_a_line_that_computes_answers_for_an_issue_bound_kernel():
+    # line 12: 4 of 8 warp instructions
+    report = a_report(bounds={"issue": 1e-5}, bound="issue")
+    assert [(hot.line, hot.share) for hot in report.hot_lines] == [(12, 0.5), (14, 0.5)]
+
+
+def test_cache_hits_take_the_bytes_off_a_line():
+    missed = a_report(traffic=traffic(l1_hit_by_site=(0.75, 0.0)))
+    # load: 32 sectors x 0.25, store: 4; x 32,768 requests x 32 B
+    assert dram_bytes_of_line(missed, "lesson.py", 14) == pytest.approx((32 * 0.25 + 4) * WARPS * 32)
+    assert dram_bytes_of_line(a_report(), "lesson.py", 14) == pytest.approx(36 * WARPS * 32)
+
+
+# -------------------------------------------------------------------------------------------------------------- advice
+def changed(**counts) -> dict:
+    """Line 14 with other counts, as run, lines and counts of a report."""
+    run = a_run(1)
+    line = replace(run.lines[1], counts=replace(run.lines[1].counts, **counts))
+    whole = replace(run.counts, **counts)
+    run = replace(run, lines=(run.lines[0], line), counts=whole)
+    return {"run": run, "lines": run.lines, "counts": whole}
+
+
+COALESCED = {"time_s": 8e-6, "traffic": traffic(4 * N, 4 * N), **changed()}
+FIRES = {
+    "alarm": {"time_s": 3e-6},
+    "float64": dict(COALESCED, **changed(flops=flops(fp64=2 * N))),
+    "scattered": {},
+    "bank_conflicts": dict(COALESCED, **changed(shared_load=AccessCounts(WARPS, 0, 32 * WARPS, 31 * WARPS, 128 * WARPS))),
+    "small_blocks": dict(COALESCED, block=(3, 1, 1), grid=(256, 1, 1)),
+    "few_blocks": dict(COALESCED, grid=(4, 1, 1)),
+    "tail": dict(COALESCED, grid=(108 * 8 + 1, 1, 1)),
+    "divergence": dict(COALESCED, **changed(divergent_branches=5, thread_instructions=8 * WARPS * 10)),
+    "occupancy": dict(
+        COALESCED, bound="latency", occupancy=replace(a_report().occupancy, warps_per_sm=16, fraction=0.25, limiter="shared_memory")
+    ),
+    "spills": dict(COALESCED, spill_bytes=64),
+    "local_memory": dict(COALESCED, **changed(local_load=access(4), local_store=access(4))),
+    "atomics": dict(COALESCED, bound="atomic", run=replace(COALESCED["run"], same_address_atomics=1000)),
+    "index_arithmetic": dict(COALESCED, bound="issue", **changed(flops=flops(fp32=N), int_ops=20 * N)),
+    "refetched": dict(COALESCED, traffic=traffic(12 * N, 4 * N)),
+    "at_the_ceiling": dict(COALESCED, time_s=4.9e-6),
+    "too_small": dict(COALESCED, launch_s=20e-6),
+}
+
+
+@pytest.mark.parametrize("kind", FIRES)
+def test_each_rule_fires_where_it_should(kind):
+    said = {advice.kind: advice for advice in a_report(**FIRES[kind]).advice}
+    assert kind in said
+    assert said[kind].text in " ".join(str(a_report(**FIRES[kind])).replace("  - ", " ").split()) or kind == "alarm"
+
+
+@pytest.mark.parametrize("kind", FIRES)
+def test_no_rule_fires_on_a_kernel_that_does_the_thing_well(kind):
+    assert kind not in {advice.kind for advice in a_report(**COALESCED).advice}
+
+
+def test_every_rule_has_a_case_here():
+    from solcourse.advice import RULES
+
+    assert len(RULES) <= len(FIRES)
+
+
+def test_advice_names_the_line_and_the_numbers():
+    (scattered,) = [advice for advice in a_report().advice if advice.kind == "scattered"]
+    assert scattered.line == 14
+    assert scattered.text.startswith("Line 14: 32.0 sectors per load request where 4 would do")
+    (conflicts,) = [advice for advice in a_report(**FIRES["bank_conflicts"]).advice if advice.kind == "bank_conflicts"]
+    assert "32.0 wavefronts per shared-memory request where 1 would do" in conflicts.text
+
+
+def test_float64_advice_says_how_much_slower_this_gpu_is():
+    fires = {key: value for key, value in FIRES["float64"].items() if key != "time_s"}
+    # T4: 8.14 / 0.254 TFLOP/s = 32; A100: 19.49 / 9.75 = 2
+    assert "32.0x slower" in a_report(on="Tesla T4", time_s=1e-3, **fires).advice[0].text
+    assert "2.00x slower" in a_report(time_s=1e-3, **fires).advice[0].text
+
+
+def test_float64_arrays_are_no_mistake():
+    run = FIRES["float64"]["run"]
+    sites = tuple(replace(site, size=8) for site in run.program.sites)
+    report = a_report(**FIRES["float64"] | {"run": replace(run, program=replace(run.program, sites=sites))})
+    assert "float64" not in {advice.kind for advice in report.advice}
+
+
+def test_one_lane_that_stores_is_not_scattered():
+    """A block's single result: 1 sector, 4 bytes. No layout does better."""
+    one = AccessCounts(4096, 4096, 4096, 0, 4 * 4096)
+    assert "scattered" not in {a.kind for a in a_report(**COALESCED | changed(global_load=access(4, 100), global_store=one)).advice}
+
+
+def test_scattered_advice_says_when_the_caches_absorb_it():
+    report = a_report(traffic=traffic(4 * N, 4 * N))
+    assert "The caches absorb it here" in next(a.text for a in report.advice if a.kind == "scattered")
+
+
+def test_misaligned_by_one_element_is_not_worth_a_word():
+    report = a_report(**COALESCED | changed(global_load=access(5)))  # 5 sectors instead of 4
+    assert "scattered" not in {advice.kind for advice in report.advice}
+
+
+# ----------------------------------------------------------------------------------------------- from a run to a report
+@pytest.fixture
+def model(monkeypatch):
+    """Stand-ins for registers, traffic and the model that keep what they were called with."""
+    seen: dict = {}
+
+    def registers(program, run, cc, override=None):
+        seen["registers"] = (cc, override)
+        return SimpleNamespace(count=override or 20, spill_bytes=0, source="given" if override else "estimated")
+
+    def traffic_of(run, device, occupancy, cache="cold"):
+        seen["traffic"] = (device.name, occupancy.blocks_per_sm, cache)
+        return traffic(4 * N, 4 * N)
+
+    def predict(run, moved, device, occupancy):
+        seen["predict"] = (device.name, moved.dram_read_bytes)
+        time_s = 1e6 / device.dram_bytes_per_s * 20
+        return SimpleNamespace(
+            time_s=time_s, interval_s=(time_s / 1.25, time_s * 1.25), launch_s=2e-6, bounds={"dram": time_s}, bound="dram", waves=4.7
+        )
+
+    def attainable_time_s(work, device):
+        return work.compulsory_bytes / (0.8 * device.dram_bytes_per_s)
+
+    for name, members in (
+        ("registers", {"registers": registers}),
+        ("traffic", {"traffic": traffic_of}),
+        ("model", {"predict": predict, "attainable_time_s": attainable_time_s}),
+    ):
+        module = ModuleType(f"solcourse.{name}")
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return seen
+
+
+def test_a_run_goes_through_registers_occupancy_traffic_and_model(model):
+    report = reports.predicted(a_run(1), A100)
+    assert model["registers"] == ("8.0", None)
+    assert model["traffic"] == (A100, 8, "cold")  # 2,048 threads / 256
+    assert model["predict"] == (A100, 4 * N)
+    assert report.origin == "predicted"
+    assert report.attainable_score == pytest.approx(0.8)
+    assert report.sol_score == pytest.approx(report.sol_time_s / report.time_s)
+
+
+def test_without_work_t_sol_is_what_the_engine_saw(model):
+    report = reports.predicted(a_run(8), A100)
+    assert not report.work_given
+    assert report.work.compulsory_bytes == 8 * N
+    assert report.sol_time_s == pytest.approx(8 * N / 2.039e12)
+    given = reports.predicted(a_run(8), A100, work=Work.read("x", 16 * N))
+    assert given.work_given
+    assert given.sol_time_s == pytest.approx(2 * report.sol_time_s)
+
+
+def test_explanation_multiplies_to_the_score(model):
+    report = reports.predicted(a_run(8), A100)
+    assert report.explanation.sol_score == pytest.approx(report.sol_score)
+
+
+def test_the_same_run_on_another_device_has_the_same_counts_and_another_time(model):
+    report = reports.predicted(a_run(8), A100, work=Work.read("x", 4 * N), registers=32, baseline_s=1e-3, cache="warm")
+    other = report.on("Tesla T4")
+    assert (other.counts, other.lines, other.work) == (report.counts, report.lines, report.work)
+    assert other.device.name == "Tesla T4"
+    assert other.time_s > report.time_s
+    assert model["registers"] == ("7.5", 32)
+    assert model["traffic"][2] == "warm"
+    assert other.baseline_s is None  # a time on an A100 says nothing about a T4
+    assert replace(report, baseline_s=None, anchored_score=None) == other.on(A100)
+
+
+def test_a_baseline_gives_the_anchored_score(model):
+    report = reports.predicted(a_run(8), A100)
+    # S = 0.5 at the baseline
+    assert reports.predicted(a_run(8), A100, baseline_s=report.time_s).anchored_score == pytest.approx(0.5)
+
+
+def test_a_measured_report_with_a_run_keeps_the_counts_and_its_own_time(model):
+    report = reports.measured("k", A100, 30e-6, (29e-6, 31e-6), run=a_run(8), work=Work.read("x", 8 * N))
+    assert report.origin == "measured"
+    assert (report.time_s, report.interval_s) == (30e-6, (29e-6, 31e-6))
+    assert report.counts.global_load.sectors == 32 * WARPS
+    assert report.sol_score == pytest.approx(8 * N / 2.039e12 / 30e-6)
+    assert report.explanation.sol_score == pytest.approx(report.sol_score)
+
+
+def test_a_kernel_that_needs_nothing_scores_zero_not_an_error(model):
+    run = replace(a_run(1), compulsory_read_bytes=0, compulsory_write_bytes=0, counts=Counts(pipes=pipes(alu=5)), lines=())
+    report = reports.predicted(run, A100)
+    assert (report.sol_time_s, report.sol_score) == (0.0, 0.0)
+    assert "nothing has to be moved or computed" in str(report)
+    assert Visible(page_of(report)).text
+
+
+def test_an_unknown_device_is_refused_with_the_nearest_name(model):
+    with pytest.raises(UnknownName, match="H100-SXM5-80GB"):
+        reports.predicted(a_run(1), "H100-SXM5")
+
+
+def test_a_report_without_a_run_cannot_move_to_another_device():
+    with pytest.raises(SolcourseError, match="profile the kernel"):
+        reports.measured("k", A100, 1e-3, (1e-3, 1e-3)).on("Tesla T4")
