@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -114,7 +115,9 @@ def test_no_registry_and_no_foreign_folder_is_named():
     foreign = re.compile(r"pypi\.org|pythonhosted|registry\.npmjs|deb\.debian|index-url|(?<![\w.])/(?:work|root|home)/")
     texts = [path for path in tracked() if path.suffix in {".py", ".toml", ".yml", ".md", ".ipynb", ""} and path.is_file()]
     assert len(texts) > 20
-    found = [f"{path.relative_to(ROOT)}: {m[0]}" for path in texts if path != Path(__file__) and (m := foreign.search(path.read_text()))]
+    # tests may name what they look for
+    named = [(path.relative_to(ROOT), foreign.search(path.read_text())) for path in texts if not path.is_relative_to(ROOT / "tests")]
+    found = [f"{path}: {match[0]}" for path, match in named if match]
     assert found == []
 
 
@@ -130,3 +133,19 @@ def test_no_module_takes_the_name_of_a_public_function():
 
     modules = {path.stem for path in (ROOT / "solcourse").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert modules & set(solcourse._HOME) == set()
+
+
+@pytest.mark.parametrize(("must_run", "failed"), [("browser", True), ("nvvm browser", True), ("nvvm", False), ("", False)])
+@pytest.mark.parametrize(
+    "body", ["def test_x():\n    pytest.skip('no Chromium')\n", "pytest.skip('no Chromium', allow_module_level=True)\n"]
+)
+def test_where_a_test_must_run_a_skip_is_a_failure(tmp_path: Path, must_run: str, failed: bool, body: str):
+    (tmp_path / "tests" / "browser").mkdir(parents=True)
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    browser\n    nvvm\n")
+    (tmp_path / "tests" / "browser" / "test_skips.py").write_text(f"import pytest\n\n{body}")
+    environment = {**os.environ, "SOLCOURSE_MUST_RUN": must_run, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ("must run" in done.stdout) is failed, done.stdout
+    assert (done.returncode in (1, 2)) is failed
