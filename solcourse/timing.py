@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ class Timing:
     cache       "cold": L2 emptied before each repeat; "warm": left as it was
     backend     what took the times
     remark      what to distrust, "" if nothing
+    clocks_mhz  SM clock before and after the repeats; None where nvidia-smi does not tell
     """
 
     gpu: str
@@ -43,6 +45,7 @@ class Timing:
     cache: str
     backend: str = "CUDA events"
     remark: str = ""
+    clocks_mhz: tuple[float, float] | None = None
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float]:
@@ -58,8 +61,8 @@ def median_interval(times: Sequence[float]) -> tuple[float, float]:
     return float(ordered[low - 1]), float(ordered[high - 1])
 
 
-def summary(gpu: str, times_s: Sequence[float], cache: str, backend: str = "CUDA events") -> Timing:
-    """A Timing from raw times."""
+def summary(gpu: str, times_s: Sequence[float], cache: str, clocks_mhz: tuple[float, float] | None = None) -> Timing:
+    """A Timing from raw times, with what there is to distrust in them."""
     median = statistics.median(times_s)
     low, high = median_interval(times_s)
     remarks = []
@@ -67,7 +70,18 @@ def summary(gpu: str, times_s: Sequence[float], cache: str, backend: str = "CUDA
         remarks.append(f"below {EVENT_FLOOR_S * 1e6:.0f} µs the events themselves weigh 6-10 µs: time more work per launch")
     if high - low > 0.1 * median:
         remarks.append("the median is uncertain by more than 10 %: another program, or a changing clock")
-    return Timing(gpu, tuple(times_s), median, (low, high), cache, backend, "; ".join(remarks))
+    if clocks_mhz and clocks_mhz[1] < 0.95 * clocks_mhz[0]:
+        remarks.append(f"the clock fell from {clocks_mhz[0]:.0f} to {clocks_mhz[1]:.0f} MHz: the GPU is throttling")
+    return Timing(gpu, tuple(times_s), median, (low, high), cache, remark="; ".join(remarks), clocks_mhz=clocks_mhz)
+
+
+def sm_clock_mhz() -> float | None:
+    """The first GPU's SM clock now, as nvidia-smi says; None where it does not."""
+    command = ["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
+    try:
+        return float(subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.split()[0])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
 
 
 def gpu_name() -> str:
@@ -104,8 +118,10 @@ def time_launch(launch: Any, args: tuple, *, cache: str = "cold", repeats: int =
     for _ in range(warm_ups):
         launch(*on_device)
     flush = _flusher(cuda) if cache == "cold" else lambda: None
+    before = sm_clock_mhz()
     times = [_time_once(cuda, lambda: launch(*on_device), flush) for _ in range(repeats)]
-    return summary(gpu_name(), times, cache)
+    after = sm_clock_mhz()
+    return summary(gpu_name(), times, cache, (before, after) if before and after else None)
 
 
 def _time_once(cuda: Any, work: Callable[[], None], before: Callable[[], None]) -> float:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from solcourse.work import Work
 
 KIB = 1024
-STATIC_SHARED_LIMIT = 48 * KIB  # bytes; CUDA's, on every device, without an opt-in that numba does not make
 CACHES = ("cold", "warm")
 MAX_FINDINGS = 64
 
@@ -143,13 +142,6 @@ def _prepare(spec: LaunchSpec, args: tuple, *, private: bool = False) -> tuple[K
     from solcourse.simt import arguments, frontend
 
     kernel = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
-    if kernel.static_shared_bytes > STATIC_SHARED_LIMIT:
-        raise LaunchError(
-            f"{kernel.name} declares {kernel.static_shared_bytes:,} bytes of shared arrays per block; CUDA's limit for arrays of "
-            f"fixed size is {STATIC_SHARED_LIMIT:,} (48 KiB). Use smaller tiles.",
-            file=kernel.file,
-            line=kernel.first_line,
-        )
     return kernel, arguments.bind(kernel, args, private=private)
 
 

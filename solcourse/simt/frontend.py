@@ -37,6 +37,7 @@ COMPUTE_CAPABILITY = (8, 0)  # what kernels are compiled for: counts must not de
 MAX_BLOCK_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
+STATIC_SHARED_LIMIT = 48 * 1024  # bytes per block, on every device; ptxas refuses more
 SYNTAX = "kernel[blocks_per_grid, threads_per_block](arguments)"
 DATA_LAYOUT = (
     "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-"
@@ -272,7 +273,8 @@ def compile_kernel(dispatcher: Any, arg_types: tuple) -> KernelIR:
 
     As on the GPU, global constants are frozen at the first compilation.
 
-    Raises KernelTypeError (numba's message, trimmed, with the learner's line), SolcourseError (NUMBA_ENABLE_CUDASIM).
+    Raises KernelTypeError (numba's message, trimmed, with the learner's line), LaunchError (shared arrays above 48 KiB),
+    SolcourseError (NUMBA_ENABLE_CUDASIM).
     """
     require_compiler()
     options = _options(dispatcher)
@@ -339,6 +341,13 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
     entry = result.fndesc.llvm_func_name
     llvm, parameters, static_shared_bytes = _link(modules, entry)
     code = function.__code__
+    if static_shared_bytes > STATIC_SHARED_LIMIT:
+        raise LaunchError(
+            f"{function.__name__} declares {static_shared_bytes:,} bytes of shared arrays per block; CUDA's limit for arrays of fixed "
+            f"size is {STATIC_SHARED_LIMIT:,} (48 KiB). Use smaller tiles.",
+            file=code.co_filename,
+            line=code.co_firstlineno,
+        )
     names, _ = argument_names(dispatcher)
     return KernelIR(
         llvm=llvm,
