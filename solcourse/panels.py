@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from solcourse import figures, units
-from solcourse.access_maps import sector_map, sectors
+from solcourse.access_maps import hottest_site, sector_map, sector_masks, sectors, traced_requests
 from solcourse.errors import UnknownName
 from solcourse.hardware import DEFAULT_DEVICE, devices
+from solcourse.simt.records import SECTOR_BYTES
 from solcourse.work import Work
 
 SAMPLE_BLOCKS = 64  # of the 2^26-element launches: enough for the caches to settle, few enough for a slider
@@ -203,6 +204,22 @@ def first_addresses(settings: Mapping[str, Any]) -> list[int]:
     return [(lane * settings["stride"] + settings["offset"]) * step for lane in range(32)]
 
 
+def request_made(report: Any, addresses: Sequence[int], size: int, title: str) -> str:
+    """SVG of the first traced request, lane by lane where `addresses` (of each lane, from some start) are what it touched.
+
+    The trace knows words, not lanes. A learner's kernel may read something else: then the words alone are drawn.
+    """
+    fetch_bytes, site = report.device.dram_fetch_bytes, hottest_site(report.run)
+    if site is not None:
+        made = next(traced_requests(report.run.trace, site.index), {})
+        meant = sector_masks(addresses, size)
+        shift = min(made, default=0) - min(meant)
+        if made == {sector + shift: mask for sector, mask in meant.items()}:
+            moved = [address + shift * SECTOR_BYTES for address in addresses]
+            return sector_map(moved, size, title=title, fetch_bytes=fetch_bytes)
+    return sectors(report.run, fetch_bytes=fetch_bytes)
+
+
 def coalescing(kernel: Any = None) -> Panel:
     """The panel of lesson 01: dst[i] = src[i * stride + offset], in several layouts.
 
@@ -235,11 +252,8 @@ def coalescing(kernel: Any = None) -> Panel:
         return layout_of(settings).line.format(at=at, stride=settings["stride"], offset=settings["offset"])
 
     def access(settings: Mapping[str, Any], report: Any) -> str:
-        layout = layout_of(settings)
-        if layout is YOURS:  # whatever it computes: the request that was really made
-            return sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes)
-        title = f"The first warp's first read: {layout.size} bytes per lane"
-        return sector_map(first_addresses(settings), layout.size, title=title, fetch_bytes=report.device.dram_fetch_bytes)
+        size = layout_of(settings).size
+        return request_made(report, first_addresses(settings), size, f"One warp's read: 32 lanes, {size} bytes each")
 
     def label(settings: Mapping[str, Any]) -> str:
         return f"stride {settings['stride']}" + (f", offset {settings['offset']}" if settings["offset"] else "")

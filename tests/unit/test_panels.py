@@ -178,6 +178,16 @@ def test_a_frame_is_small_enough_to_follow_a_slider(launches):
     assert len(panels.frame(panel, with_stride(panel, 64), attempts).html) < 40_000
 
 
+def test_lanes_are_drawn_only_where_the_trace_agrees():
+    report = a_report(run=a_run(8))
+    asked = [32 * lane for lane in range(32)]  # float32, stride 8
+    assert "lane 31" in panels.request_made(report, asked, 4, "a read")
+    assert "lane 31" in panels.request_made(report, [96 + a for a in asked], 4, "a read")  # from wherever it starts
+    other = panels.request_made(report, [16 * lane for lane in range(32)], 4, "a read")
+    assert "lane 31" not in other
+    assert "32 sectors" in other  # what was really touched
+
+
 # ---- widgets
 
 
