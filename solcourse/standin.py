@@ -4,8 +4,8 @@
     @cuda.jit("void(...)")       -> compiled without a driver       streams, events, synchronize      -> nothing to wait for
     cuda.get_current_device()    -> the chosen device's figures
 
-Everything replaced lies in one list, `_replacements`; leaving restores all of it, on both front ends. It replaces what
-numba's functions look up, not the functions, so that `from numba.cuda import to_device` follows too.
+Everything replaced lies in one list, `_replacements`; leaving restores all of it, on both front ends. Where it can it replaces
+what numba's functions look up, not the functions, so that an earlier `from numba.cuda import to_device` follows too.
 """
 
 from __future__ import annotations
@@ -338,6 +338,7 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (dispatcher.CUDADispatcher, "enable_caching", lambda self: None),
         (cuda, "is_available", lambda: True),
         (cuda, "cuda_error", lambda: None),
+        *((module, "event_elapsed_time", lambda start, stop: start.elapsed_time(stop)) for module in (cuda, api)),
         *((module, name, lambda: None) for module in (cuda, api) for name in ("profile_start", "profile_stop")),
         *((module, "profiling", contextlib.nullcontext) for module in (cuda, api)),
         *([(driver, "_to_core_stream", lambda s: s if isinstance(s, Stream) else streams(s))] if streams else []),

@@ -85,7 +85,8 @@ class DeviceArray:
         self.gpu_data = Memory(allocate(self.alloc_size)) if gpu_data is None else gpu_data
         self.engine_owner = self.gpu_data.owner
         offset = self.gpu_data.offset - (first if gpu_data is None else 0)
-        self.engine_view: np.ndarray = np.ndarray(shape, dtype, self.engine_owner, offset, strides)
+        empty = self.alloc_size == 0  # NumPy wants room for strides even then
+        self.engine_view: np.ndarray = np.empty(shape, dtype) if empty else np.ndarray(shape, dtype, self.engine_owner, offset, strides)
         self.stream = stream
 
     @classmethod
