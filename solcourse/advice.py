@@ -61,25 +61,39 @@ def _ideal_sectors(access: AccessCounts) -> float:
     return max(1.0, math.ceil(access.bytes / access.requests / SECTOR_BYTES))
 
 
+def _accesses(report: Report) -> list[tuple[int, str, str, AccessCounts]]:
+    """(line, "load" or "store", array, counts) of global memory; by array where the engine knows it, else by line."""
+    words = {"global_load": "load", "global_store": "store"}
+    sums: dict[tuple[int, str, str], AccessCounts] = {}
+    for site, counted in zip(report.run.program.sites, report.run.site_counts, strict=True) if report.run else ():
+        if site.kind in words:
+            key = (site.line, words[site.kind], site.array)
+            sums[key] = sums.get(key, AccessCounts()) + counted
+    if not sums:
+        sums = {(line.line, word, ""): getattr(line.counts, kind) for line in report.lines for kind, word in words.items()}
+    return [(*key, access) for key, access in sums.items() if access.requests]
+
+
+def _cure(report: Report) -> str:
+    moved, needed = report.dram_bytes, report.work.compulsory_bytes
+    cure = "Neighbouring threads reach for addresses far apart: let threadIdx.x run along the dimension that is contiguous in memory."
+    if moved is None or not needed or moved > ABSORBED * needed:
+        return cure
+    if report.bound in ("l1", "fill", "l2"):
+        return f"DRAM moves little more than it must, but every sector passes through the caches. {cure}"
+    return "The caches absorb it here: DRAM moves little more than it must."
+
+
 def _scattered(report: Report) -> Iterator[Advice]:
     """Global loads or stores that pull far more sectors than their bytes need."""
-    kinds = (("global_load", "load"), ("global_store", "store"))
-    total = sum(getattr(report.counts, kind).sectors for kind, _ in kinds)
-    moved, needed = report.dram_bytes, report.work.compulsory_bytes
-    absorbed = moved is not None and needed and moved <= ABSORBED * needed
-    for line in report.lines:
-        for kind, word in kinds:
-            access: AccessCounts = getattr(line.counts, kind)
-            if not access.requests or access.sectors < NOTABLE * total:
-                continue
-            ideal = _ideal_sectors(access)
-            if access.sectors_per_request <= 1.5 * ideal:
-                continue
-            cure = "The caches absorb it here: DRAM moves little more than it must." if absorbed else (
-                "Neighbouring threads reach for addresses far apart: let threadIdx.x run along the dimension that is contiguous in memory."
-            )  # fmt: skip
-            text = f"{access.sectors_per_request:.1f} sectors per {word} request where {ideal:.0f} would do. {cure}"
-            yield Advice("scattered", f"Line {line.line}: {text}", line.line)
+    accesses = _accesses(report)
+    total = sum(access.sectors for *_, access in accesses)
+    for line, word, array, access in accesses:
+        ideal = _ideal_sectors(access)
+        if access.sectors >= NOTABLE * total and access.sectors_per_request > 1.5 * ideal:
+            name = f" of {array}" if array else ""
+            pulled = f"each {word}{name} pulls {access.sectors_per_request:.1f} sectors where {ideal:.0f} would do"
+            yield Advice("scattered", f"Line {line}: {pulled}. {_cure(report)}", line)
 
 
 def _shared(line: LineCounts) -> AccessCounts:
@@ -205,8 +219,10 @@ def _at_the_ceiling(report: Report) -> Iterator[Advice]:
 
 
 def _too_small(report: Report) -> Iterator[Advice]:
-    if report.launch_s > 2 * report.time_s:
-        yield Advice("too_small", "Launching takes longer than the kernel: give it more work, or fuse it with its neighbours.")
+    start = report.bounds.get("launch", 0.0)
+    if start > 0.5 * report.time_s:
+        what = f"Starting a kernel takes {units.seconds(start)}, more than half of the time."
+        yield Advice("too_small", f"{what} Give it more work, or fuse it with its neighbours.")
 
 
 RULES: tuple[Rule, ...] = (

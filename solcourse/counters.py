@@ -1,8 +1,8 @@
 """Every counter solcourse shows, beside the name Nsight Compute (ncu) gives it: the definition of that correspondence.
 
-A Counter's `name` is the path of the value inside a Report ("counts.global_load.sectors"). `ncu` is what to type after
-`ncu --metrics`; "" where ncu has no counter of its own. `exact` says whether the engine counts it or a table or a model
-estimates it.
+A Counter's `name` is the path of the value inside a Report ("counts.global_load.sectors"). `ncu` is the metric to ask ncu for
+(one metric for each word in {braces}, to be added); "" where ncu has no counter of its own. `exact` says whether the engine
+counts it or a table or a model estimates it.
 
 Source: names and meanings as NVIDIA's profiler library lists them (nvidia-cuda-cupti 13.0.85, libnvperf_host.so, chips
 TU102 GA100 GA102 AD102 GH100 GB100 GB202).
@@ -58,14 +58,11 @@ def _shared(kind: str, words: str, op: str) -> Iterator[Counter]:
 
 
 def _cached(kind: str, words: str, op: str, direction: str) -> Iterator[Counter]:
-    def ncu(pattern: str) -> str:
-        # ncu splits atomics in two: "atom" returns the old value, "red" does not
-        names = [pattern.format(op), pattern.format(op[: -len("atom")] + "red")] if op.endswith("_atom") else [pattern.format(op)]
-        return " + ".join(names)
-
+    # ncu splits atomics in two: "atom" returns the old value, "red" does not
+    both = op.replace("_atom", "_{atom,red}")
     at = f"counts.{kind}"
-    yield Counter(f"{at}.requests", ncu("l1tex__t_requests_pipe_lsu_mem_{}.sum"), f"warp instructions that did {words}")
-    yield Counter(f"{at}.sectors", ncu("l1tex__t_sectors_pipe_lsu_mem_{}.sum"), f"32-byte sectors asked for by {words}")
+    yield Counter(f"{at}.requests", f"l1tex__t_requests_pipe_lsu_mem_{both}.sum", f"warp instructions that did {words}")
+    yield Counter(f"{at}.sectors", f"l1tex__t_sectors_pipe_lsu_mem_{both}.sum", f"32-byte sectors asked for by {words}")
     average = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_{}.ratio"
     per_request = average.format(op)  # a ratio: two of them do not add
     yield Counter(f"{at}.sectors_per_request", per_request, f"sectors per request, {words}; 4 is ideal for 4-byte elements", unit="ratio")
@@ -77,7 +74,7 @@ def _cached(kind: str, words: str, op: str, direction: str) -> Iterator[Counter]
     if kind.startswith("global") and direction:
         conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_{op}.sum"
         yield Counter(f"{at}.bank_conflicts", conflicts, f"L1 wavefronts beyond the necessary ones, {words}")
-    yield Counter(f"{at}.bytes", ncu("smsp__sass_data_bytes_mem_{}.sum"), f"active lanes x access size, {words}", unit="bytes")
+    yield Counter(f"{at}.bytes", f"smsp__sass_data_bytes_mem_{both}.sum", f"active lanes x access size, {words}", unit="bytes")
 
 
 def _access() -> Iterator[Counter]:
@@ -86,11 +83,10 @@ def _access() -> Iterator[Counter]:
 
 
 def _flops() -> Iterator[Counter]:
-    letters = dict(zip(FLOP_TYPES, "hfd", strict=True))
-    for kind, letter in letters.items():
-        executed = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
-        add, mul, fma = (executed.format(letter + op) for op in ("add", "mul", "fma"))
-        yield Counter(f"counts.flops.{kind}", f"{add} + {mul} + 2 x {fma}", f"{kind} adds + multiplies + 2 x fused multiply-adds")
+    for kind, letter in zip(FLOP_TYPES, "hfd", strict=True):
+        ops = ",".join(letter + op for op in ("add", "mul", "fma"))
+        name = f"smsp__sass_thread_inst_executed_op_{{{ops}}}_pred_on.sum"
+        yield Counter(f"counts.flops.{kind}", name, f"{kind} adds + multiplies + 2 x fused multiply-adds (ncu: count fma twice)")
 
 
 def _instructions() -> Iterator[Counter]:

@@ -63,7 +63,7 @@ def gauge(report: Report) -> str:
     alarm, binds = score > 1, f"; {bound_words(report.bound)} binds" if report.bound else ""
     children = [
         svg.text(left, 25, units.score(score) if report.sol_score is not None else "?", size=24, font_weight="bold"),
-        svg.text(left + 78, 25, f"SOL score, {report.origin}" + (": impossible" if alarm else "")),
+        svg.text(left + 92, 25, f"SOL score, {report.origin}" + (": impossible" if alarm else "")),
         svg.text(left + span, 25, report.device.name, size=11, anchor="end"),
         svg.rect(left, y, span, 18, opacity=0.13),
         svg.rect(left, y, x(score) - left, 18, svg.ORANGE if alarm else svg.BLUE),
@@ -71,10 +71,7 @@ def gauge(report: Report) -> str:
         if high > low
         else "",
         svg.line(x(ceiling), y - 5, x(ceiling), y + 23, svg.GREEN, stroke_width=3) if ceiling else "",
-        *(svg.text(x(t), y + 34, f"{t:g}", size=11, anchor=a, opacity=svg.FAINT) for t, a in ((0, None), (0.5, "middle"), (1, "end"))),
-        svg.text(x(ceiling) - 6, y + 34, f"attainable {units.score(ceiling)}", size=11, anchor="end" if ceiling > 0.4 else None)
-        if ceiling
-        else "",
+        *_gauge_ticks(x, y + 34, ceiling),
         svg.text(left, y + 54, f"{interval(report)}; T_SOL {units.seconds(report.sol_time_s)}{binds}", size=11),
     ]
     label = (
@@ -83,6 +80,20 @@ def gauge(report: Report) -> str:
         f"time {interval(report)}, T_SOL {units.seconds(report.sol_time_s)}{binds}"
     )
     return svg.document(width, y + 62, label, children)
+
+
+def _gauge_ticks(x: Scale, y: float, ceiling: float) -> list[str]:
+    """0, 0.5, 1 and the name of the ceiling, on whichever side of its mark there is room; 0.5 gives way to it."""
+    name, long = f"attainable {units.score(ceiling)}", 96
+    to_left = x(ceiling) - 6 - long > x(0) + 12
+    start = x(ceiling) - 6 - long if to_left else x(ceiling) + 6
+    taken = ceiling > 0 and start - 14 < x(0.5) < start + long + 14
+    ticks = [svg.text(x(t), y, f"{t:g}", size=11, anchor=a, opacity=svg.FAINT) for t, a in ((0, None), (1, "end"))]
+    if not taken:
+        ticks.append(svg.text(x(0.5), y, "0.5", size=11, anchor="middle", opacity=svg.FAINT))
+    if ceiling:
+        ticks.append(svg.text(x(ceiling) + (-6 if to_left else 6), y, name, size=11, anchor="end" if to_left else None))
+    return ticks
 
 
 # -------------------------------------------------------------------------------------------------------------- bounds

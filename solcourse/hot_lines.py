@@ -1,7 +1,7 @@
 """How much of the time each source line answers for: the definition of a line's share.
 
-The time is a soft maximum of the bounds, T = (C_1^p + C_2^p + ...)^(1/p) over five groups. If a line's demand on resource x
-falls by 1 %, T falls by (its part of x) x C_x^p / sum(C^p) percent. That, summed over the resources, is the line's share:
+The time after start-up is a soft maximum of the bounds, T = (C_1^p + C_2^p + ...)^(1/p) over five groups. If a line's demand on
+resource x falls by 1 %, T falls by (its part of x) x C_x^p / sum(C^p) percent. That, summed over the resources, is the line's share:
 estimated, as the bounds are, and independent of the order of lines. Shares of a kernel sum to 1, or to less where part of
 the time (kernel start) belongs to no line.
 """
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 P = 3  # the model's exponent
 Where = tuple[str, int]  # file, line
-_CORE = ("issue", "lsu")
-_L1 = ("l1", "fill")
+_GROUPS = {"issue": "core", "lsu": "core", "constant": "core", "fill": "l1", "atomic": "l2"}
 _CACHED_KINDS = tuple(kind for kind in ACCESS_KINDS if not kind.startswith("shared"))
 
 
@@ -36,24 +35,29 @@ class HotLine:
 
 
 def _group(bound: str) -> str:
-    if bound in _CORE or bound.startswith("pipe_"):
-        return "core"
-    return "l1" if bound in _L1 else bound
+    return "core" if bound.startswith("pipe_") else _GROUPS.get(bound, bound)
 
 
 def weights(bounds: Mapping[str, float]) -> dict[str, float]:
-    """Bound -> share of the time, C^p / sum(C^p): the largest bound of each group counts, the others of it are hidden behind it."""
+    """Bound -> share of the time. Start-up ("launch") comes before everything else and has its own part; of the rest, a bound has
+    C^p / sum(C^p): the largest of each group counts, the others of it are hidden behind it.
+    """
+    start = bounds.get("launch", 0.0)
     largest: dict[str, str] = {}
     for name in bounds:
+        if name == "launch":
+            continue
         group = _group(name)
         if group not in largest or bounds[name] > bounds[largest[group]]:
             largest[group] = name
     top = max((bounds[name] for name in largest.values()), default=0.0)
     if top <= 0:
-        return {}
+        return {"launch": 1.0} if start > 0 else {}
     powers = {name: (bounds[name] / top) ** P for name in largest.values()}
     total = sum(powers.values())
-    return {name: power / total for name, power in powers.items() if power > 0}
+    body = top * total ** (1 / P) / (start + top * total ** (1 / P))
+    shares = {name: body * power / total for name, power in powers.items() if power > 0}
+    return shares | {"launch": 1 - body} if start > 0 else shares
 
 
 def hit_rate(rates: Any, site: int) -> float:

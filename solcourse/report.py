@@ -264,7 +264,7 @@ def predicted(
         device=gpu,
         origin="predicted",
         time_s=said.time_s,
-        interval_s=tuple(said.interval_s),
+        interval_s=said.interval_s,
         launch_s=said.launch_s,
         **_scores(said.time_s, ledger, gpu, baseline_s),
         bound=said.bound,

@@ -21,7 +21,8 @@ _ROW = "background:transparent"  # JupyterLab stripes rows; a bar of shares read
 
 
 def _cell(content: str, align: str = "left", tag: str = "td") -> str:
-    return f'<{tag} style="{_CELL}{align}">{content}</{tag}>'
+    tight = ";white-space:nowrap" if align == "right" else ""  # numbers do not wrap
+    return f'<{tag} style="{_CELL}{align}{tight}">{content}</{tag}>'
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], aligns: Sequence[str], caption: str) -> str:
@@ -47,7 +48,8 @@ def _head(report: Report) -> str:
 
 def _facts(report: Report) -> str:
     facts = [
-        f"Time {figures.interval(report)}, and {units.seconds(report.launch_s)} for the host to launch it",
+        f"Time {figures.interval(report)}"
+        + (f", and {units.seconds(report.launch_s)} for the host to launch it" if report.launch_s else ""),
         f"SOL score {units.score(report.sol_score)} of an attainable {units.score(report.attainable_score)}",
         f"T_SOL {units.seconds(report.sol_time_s)} = {words.light_in_words(report)}",
     ]
@@ -59,6 +61,8 @@ def _facts(report: Report) -> str:
     if held is not None:
         limiter = held.limiter.replace("_", " ")
         facts.append(f"occupancy {held.warps_per_sm} of {held.max_warps} warps per SM, limited by {limiter}")
+    if words.waiting_in_words(report):
+        facts.append(f"one warp {words.waiting_in_words(report)}")
     if report.registers is not None:
         spills = f", {report.spill_bytes} bytes spilled" if report.spill_bytes else ""
         facts.append(f"{report.registers} registers per thread{spills} ({report.registers_source})")
@@ -102,7 +106,8 @@ def _lines(report: Report) -> str:
         if hot.share >= 0.005:
             row[1] += f' <span aria-hidden="true" style="{_share_bar(hot.share)}"></span>'
     caption = "Source lines, hottest first (share of the time: estimated)"
-    return _table((*head, "source"), cells, ("right",) * len(head) + ("left",), caption)
+    table = _table((*head, "source"), cells, ("right",) * len(head) + ("left",), caption)
+    return f'<div style="overflow-x:auto">{table}</div>'
 
 
 def _share_bar(share: float) -> str:

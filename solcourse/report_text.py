@@ -19,7 +19,8 @@ BAR = 40
 MOST_LINES = 12
 # Figures of a device that a prediction rests on: said where they are recalled, derived or guessed
 PREDICTION_FIELDS = (
-    "clock_derate", "dram_eta_copy", "dram_eta_read", "dram_fetch_bytes", "l2_bytes_clk", "l1_load_bytes_clk_sm", "smem_bytes_clk_sm",
+    "clock_derate", "dram_eta_copy", "dram_eta_read", "dram_eta_write", "dram_fetch_bytes", "l2_bytes_clk", "l2_slices",
+    "int32_lanes_sm", "sfu_lanes_sm", "l1_load_bytes_clk_sm", "smem_bytes_clk_sm",
     "lat_alu", "lat_fp64", "lat_smem", "lat_l1", "lat_l2", "lat_dram", "block_turnaround_cyc", "launch_us_stream",
 )  # fmt: skip
 
@@ -67,11 +68,35 @@ def explanation_in_words(report: Report) -> list[tuple[str, float, str]]:
         have = f"{units.size(report.work.compulsory_bytes)} needed / {units.size(report.dram_bytes)} moved"
     else:
         have = f"FLOPs needed / FLOPs {work}, on {why.bound}"
+    itself = {"fp16": "pipe_fma", "fp32": "pipe_fma", "fp64": "pipe_fp64"}.get(why.bound, why.bound)
+    hidden = report.bound in ("", "launch", itself)
+    holds = "" if hidden or why.rate > 0.8 else f"; held back by {bound_words(report.bound)}"
     return [
         ("waste", why.waste, f"{have}: below 1, {things} are {work} that need not be"),
-        ("rate", why.rate, f"how fast they are {work} while any are, of the peak"),
+        ("rate", why.rate, f"how fast they are {work} while any are, of the peak{holds}"),
         ("idle", why.idle, f"how much of the time any are {work} (start, tail and waves take the rest)"),
     ]
+
+
+# ncu: smsp__average_warp_latency_issue_stalled_<name>
+STALL_WORDS = {
+    "selected": "issuing",
+    "wait": "waiting for fixed-latency arithmetic",
+    "long_scoreboard": "waiting for global or local memory",
+    "short_scoreboard": "waiting for shared memory or special functions",
+    "barrier": "waiting at barriers",
+    "math_pipe_throttle": "waiting for a free pipe",
+}
+
+
+def waiting_in_words(report: Report) -> str:
+    """What one warp spends its time on, three largest parts, and how many warps would hide it (estimated); "" without a prediction."""
+    stalls = getattr(report.prediction, "stalls", None)
+    if not stalls or not sum(stalls.values()):
+        return ""
+    total, ranked = sum(stalls.values()), sorted(stalls.items(), key=lambda item: -item[1])
+    parts = [f"{100 * c / total:.0f} % {STALL_WORDS.get(name, name)} ({name})" for name, c in ranked[:3] if c >= 0.05 * total]
+    return f"alone {units.count(round(report.prediction.warp_cycles))} cycles: {', '.join(parts)}"
 
 
 def notes(report: Report) -> list[str]:
@@ -144,7 +169,7 @@ def _line_cells(hot: HotLine) -> tuple[str, ...]:
     requests, sectors = loads.requests + stores.requests + shared.requests, loads.sectors + stores.sectors
     return (
         str(hot.line),
-        f"{100 * hot.share:.0f} %" if hot.share else "",
+        f"{100 * hot.share:.0f} %" if hot.share >= 0.005 else "",
         units.count(requests) if requests else "",
         units.count(sectors) if sectors else "",
         f"{loads.sectors_per_request:.1f}" if loads.sectors else "",
@@ -169,7 +194,8 @@ def _head(report: Report) -> Iterator[str]:
     if launch_in_words(report):
         yield launch_in_words(report)
     yield ""
-    yield f"  time        {interval(report)}; launching it takes the host {units.seconds(report.launch_s)} more"
+    launching = f"; launching it takes the host {units.seconds(report.launch_s)} more" if report.launch_s else ""
+    yield f"  time        {interval(report)}{launching}"
     light = f"T_SOL {units.seconds(report.sol_time_s)} = {light_in_words(report)}"
     yield f"  SOL score   {units.score(report.sol_score)} of an attainable {units.score(report.attainable_score)}; {light}"
     yield f"              {_gauge(report)}"
@@ -222,6 +248,8 @@ def _resources(report: Report) -> Iterator[str]:
             f"occupancy  {held.warps_per_sm} of {held.max_warps} warps per SM ({units.percent(held.fraction)}), "
             f"{held.blocks_per_sm} blocks, limited by {held.limiter.replace('_', ' ')}{waves}"
         )
+    if waiting_in_words(report):
+        yield f"one warp   {waiting_in_words(report)}"
     if report.registers is not None:
         spills = f", {report.spill_bytes} bytes spilled" if report.spill_bytes else ""
         yield f"registers  {report.registers} per thread{spills} ({report.registers_source})"

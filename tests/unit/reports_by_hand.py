@@ -107,15 +107,15 @@ def traffic(read: int = 8 * 4 * N, write: int = 4 * N, **changes) -> SimpleNames
     return SimpleNamespace(**(known | changes))
 
 
-def a_report(*, time_s: float = 22e-6, run: EngineRun | None = None, on: str = A100, **changes) -> Report:
-    """The strided copy at 22 µs on A100. T_SOL = 8,388,608 B / 2039 GB/s = 4.114 µs, so R = 0.187."""
-    run = run or a_run()
+def a_report(*, time_s: float = 22e-6, run: EngineRun | str | None = "strided", on: str = A100, **changes) -> Report:
+    """The strided copy at 22 µs on A100; run=None: without its engine run. T_SOL = 8,388,608 B / 2039 GB/s = 4.114 µs, so R = 0.187."""
+    kept = a_run() if run is None or run == "strided" else run
     gpu, moved = device(on), changes.get("traffic", traffic())
     work = changes.get("work", Work.read("src", 4 * N) + Work.write("dst", 4 * N))
     light = roofline.sol_time_s(work, gpu)
     dram_bytes = None if moved is None else moved.dram_read_bytes + moved.dram_write_bytes
     known = {
-        "kernel": run.program.kernel,
+        "kernel": kept.program.kernel,
         "device": gpu,
         "origin": "predicted",
         "time_s": time_s,
@@ -135,18 +135,18 @@ def a_report(*, time_s: float = 22e-6, run: EngineRun | None = None, on: str = A
             "lsu": 0.43e-6,
             "launch": 1.6e-6,
         },
-        "occupancy": occupancy(gpu, run.threads_per_block, 16, run.shared_bytes),
+        "occupancy": occupancy(gpu, kept.threads_per_block, 16, kept.shared_bytes),
         "registers": 16,
         "registers_source": "estimated",
         "work": work,
-        "counts": run.counts,
-        "lines": run.lines,
+        "counts": kept.counts,
+        "lines": kept.lines,
         "traffic": moved,
         "explanation": roofline.explain(time_s, work, gpu, actual_bytes=dram_bytes, active_s=0.9 * time_s) if dram_bytes else None,
         "waves": 4.74,
-        "grid": run.grid,
-        "block": run.block,
-        "run": run,
+        "grid": kept.grid,
+        "block": kept.block,
+        "run": None if run is None else kept,
         "work_given": True,
     }
     return Report(**(known | changes))

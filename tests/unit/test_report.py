@@ -263,17 +263,37 @@ def test_html_stays_small():
 
 
 # ----------------------------------------------------------------------------------------------------------- hot lines
-def test_shares_are_fractions_that_sum_to_at_most_one():
+def test_shares_are_fractions_and_sum_to_all_but_the_start():
     shares = [hot.share for hot in a_report().hot_lines]
     assert all(0 <= share <= 1 for share in shares)
     assert sum(shares) == pytest.approx(1 - weights(a_report().bounds)["launch"])
+    assert sum(weights(a_report().bounds).values()) == pytest.approx(1)
 
 
 def test_weights_take_the_largest_of_each_group():
-    # core: issue and pipe_fma; fma hides issue. (2^3, 1^3) / 9
+    # core: issue and pipe_fma; fma hides issue. (2^3, 1^3) / 9; L2 and atomics are one group as well
     assert weights({"issue": 0.5, "pipe_fma": 2.0, "dram": 1.0}) == pytest.approx({"pipe_fma": 8 / 9, "dram": 1 / 9})
+    assert weights({"l2": 1.0, "atomic": 2.0}) == {"atomic": 1.0}
     assert weights({}) == {}
     assert weights({"dram": 0.0}) == {}
+
+
+def test_start_up_is_added_to_the_time_and_belongs_to_no_line():
+    # 1 µs of start, then a body of 3 µs
+    assert weights({"launch": 1e-6, "dram": 3e-6}) == pytest.approx({"launch": 0.25, "dram": 0.75})
+    assert weights({"launch": 1e-6}) == {"launch": 1.0}
+
+
+@pytest.mark.parametrize("bound", ["dram", "l1", "latency", "pipe_alu"])
+def test_weight_is_the_part_of_the_time_that_falls_with_the_bound(bound):
+    """d ln T / d ln C by a small difference, T = start + (sum C^3)^(1/3)."""
+    bounds = {"launch": 1e-6, "dram": 5e-6, "l1": 4e-6, "latency": 2e-6, "pipe_alu": 3e-6, "issue": 1e-6}
+
+    def time(values):
+        return values["launch"] + sum(values[name] ** 3 for name in ("dram", "l1", "latency", "pipe_alu")) ** (1 / 3)
+
+    change = time(bounds | {bound: bounds[bound] * 1.0001}) / time(bounds) - 1
+    assert weights(bounds)[bound] == pytest.approx(change / 0.0001, rel=1e-3)
 
 
 def test_share_does_not_depend_on_the_order_of_lines():
@@ -306,7 +326,8 @@ def changed(**counts) -> dict:
     run = a_run(1)
     line = replace(run.lines[1], counts=replace(run.lines[1].counts, **counts))
     whole = replace(run.counts, **counts)
-    run = replace(run, lines=(run.lines[0], line), counts=whole)
+    sites = (whole.global_load, whole.global_store)
+    run = replace(run, lines=(run.lines[0], line), counts=whole, site_counts=sites)
     return {"run": run, "lines": run.lines, "counts": whole}
 
 
@@ -329,7 +350,7 @@ FIRES = {
     "index_arithmetic": dict(COALESCED, bound="issue", **changed(flops=flops(fp32=N), int_ops=20 * N)),
     "refetched": dict(COALESCED, traffic=traffic(12 * N, 4 * N)),
     "at_the_ceiling": dict(COALESCED, time_s=4.9e-6),
-    "too_small": dict(COALESCED, launch_s=20e-6),
+    "too_small": dict(COALESCED, bounds={"launch": 5e-6, "dram": 3e-6}),
 }
 
 
@@ -354,7 +375,7 @@ def test_every_rule_has_a_case_here():
 def test_advice_names_the_line_and_the_numbers():
     (scattered,) = [advice for advice in a_report().advice if advice.kind == "scattered"]
     assert scattered.line == 14
-    assert scattered.text.startswith("Line 14: 32.0 sectors per load request where 4 would do")
+    assert scattered.text.startswith("Line 14: each load of src pulls 32.0 sectors where 4 would do")
     (conflicts,) = [advice for advice in a_report(**FIRES["bank_conflicts"]).advice if advice.kind == "bank_conflicts"]
     assert "32.0 wavefronts per shared-memory request where 1 would do" in conflicts.text
 
@@ -379,9 +400,20 @@ def test_one_lane_that_stores_is_not_scattered():
     assert "scattered" not in {a.kind for a in a_report(**COALESCED | changed(global_load=access(4, 100), global_store=one)).advice}
 
 
-def test_scattered_advice_says_when_the_caches_absorb_it():
-    report = a_report(traffic=traffic(4 * N, 4 * N))
-    assert "The caches absorb it here" in next(a.text for a in report.advice if a.kind == "scattered")
+def scattered(**changes) -> str:
+    return next((advice.text for advice in a_report(**changes).advice if advice.kind == "scattered"), "")
+
+
+def test_scattered_advice_says_when_the_caches_absorb_it_and_when_they_are_what_binds():
+    # DRAM moves no more than it must in all three; what differs is the bound
+    little = traffic(4 * N, 4 * N)
+    assert "The caches absorb it here" in scattered(traffic=little)
+    assert "every sector passes through the caches" in scattered(traffic=little, bound="l2")
+    assert "caches" not in scattered()
+
+
+def test_scattered_advice_without_an_engine_run_speaks_of_the_line():
+    assert scattered(run=None, lines=a_run(8).lines, kernel="k") == scattered().replace(" of src", "")
 
 
 def test_misaligned_by_one_element_is_not_worth_a_word():
@@ -407,7 +439,7 @@ def model(monkeypatch):
         seen["predict"] = (device.name, moved.dram_read_bytes)
         time_s = 1e6 / device.dram_bytes_per_s * 20
         return SimpleNamespace(
-            time_s=time_s, interval_s=(time_s / 1.25, time_s * 1.25), launch_s=2e-6, bounds={"dram": time_s}, bound="dram", waves=4.7
+            time_s=time_s, interval_s=(time_s / 1.25, time_s * 1.25), launch_s=0.0, bounds={"dram": time_s}, bound="dram", waves=4.7
         )
 
     def attainable_time_s(work, device):
