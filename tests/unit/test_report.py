@@ -524,3 +524,60 @@ def test_an_unknown_device_is_refused_with_the_nearest_name(model):
 def test_a_report_without_a_run_cannot_move_to_another_device():
     with pytest.raises(SolcourseError, match="profile the kernel"):
         reports.measured("k", A100, 1e-3, (1e-3, 1e-3)).on("Tesla T4")
+
+
+# --------------------------------------------------------------------------------------------------- with the real model
+@pytest.fixture(scope="module")
+def coalesced() -> Report:
+    return reports.predicted(a_run(1), A100)
+
+
+@pytest.fixture(scope="module")
+def strided() -> Report:
+    return reports.predicted(a_run(8), A100)
+
+
+def test_the_winner_is_the_longest_bound_and_no_bound_exceeds_the_time(coalesced, strided):
+    for report in (coalesced, strided):
+        assert report.bound == max(report.bounds, key=lambda name: report.bounds[name])
+        assert max(report.bounds.values()) <= report.time_s
+        assert report.interval_s[0] < report.time_s < report.interval_s[1]
+
+
+def test_a_stride_costs_time_but_not_work(coalesced, strided):
+    assert strided.sol_time_s == coalesced.sol_time_s
+    assert strided.time_s > 1.5 * coalesced.time_s
+    assert strided.explanation.waste < 0.5 < coalesced.explanation.waste
+
+
+def test_no_prediction_is_faster_than_light(coalesced, strided):
+    for report in (coalesced, strided):
+        for gpu in devices():
+            there = report.on(gpu)
+            assert 0 < there.sol_score <= 1, gpu.name
+            assert there.attainable_score <= 1
+            assert there.alarm is None
+
+
+def test_on_is_deterministic_and_returns_to_itself(strided):
+    assert strided.on("Tesla T4").on(A100) == strided
+    assert str(strided.on(A100)) == str(strided)
+
+
+def test_every_form_of_a_real_prediction_can_be_made_on_every_device(coalesced):
+    for gpu in devices():
+        there = coalesced.on(gpu)
+        assert gpu.name in str(there)
+        assert gpu.name in Visible(page_of(there)).text
+        assert json.dumps(there.to_dict(), allow_nan=False)
+
+
+def test_what_a_warp_waits_for_is_told(strided):
+    assert re.search(r"one warp +alone [\d,]+ cycles: \d+ % waiting for global or local memory \(long_scoreboard\)", str(strided))
+
+
+def test_given_registers_are_used_and_named():
+    report = reports.predicted(a_run(1), A100, registers=128)
+    # 128 x 32 = 4,096 registers a warp: 16 warps of 64 fit
+    assert (report.registers, report.registers_source, report.occupancy.fraction) == (128, "given", 0.25)
+    assert report.on(A100).registers == 128
