@@ -374,7 +374,10 @@ def _link(modules: list[str], entry: str) -> tuple[str, tuple[str, ...], int]:
     first, *rest = [llvm.parse_assembly(text) for text in modules]
     for module in rest:
         first.link_in(module)
-    parameters = [str(argument.type) for argument in first.get_function(entry).arguments]
+    arguments = list(first.get_function(entry).arguments)
+    for argument in arguments:  # built-in numba.cuda says arg.x.4 where numba-cuda says x.4
+        argument.name = argument.name.removeprefix("arg.")
+    parameters = [str(argument.type) for argument in arguments]
     data = llvm.create_target_data(DATA_LAYOUT)
     shared = [v for v in first.global_variables if "addrspace(3)" in str(v.type) or "addrspace(3)" in str(v).split("global")[0]]
     return str(first), tuple(parameters[1:]), sum(data.get_abi_size(v.global_value_type) for v in shared)

@@ -55,6 +55,7 @@ def test_ir_is_for_nvptx_and_keeps_the_learners_lines(line_of):
     assert 'target triple = "nvptx64-nvidia-cuda"' in ir.llvm
     assert f"line: {line_of(add_one, 'x[i] += 1')}" in ir.llvm
     assert (ir.name, ir.file, ir.arg_names) == ("add_one", __file__, ("x", "n"))
+    assert "ptr %x.0, ptr %x.1, i64 %x.2, i64 %x.3, ptr %x.4, i64 %x.5.0, i64 %x.6.0, i64 %n)" in ir.llvm  # on both front ends
     # x: meminfo, parent, nitems, itemsize, data, shape, stride; n
     assert ir.parameters == ("ptr", "ptr", "i64", "i64", "ptr", "i64", "i64", "i64")
 
