@@ -27,7 +27,8 @@ class Verdict:
     gates      exact counts at `gate_size`, each (name, wanted, got, line, passed, text, advice); empty until correct and clean
     report     predicted time and score of the counted launch; None until it ran
     next_hint  what to do next: a graded hint where the kernel runs but does not pass, else about `problem`; what follows, once passed
-    stage      "syntax" "import" "error" "unfinished" "time" "names" "launch" "compile" "bounds" "result" "counts" "passed"
+    stage      "syntax" "import" "error" "unfinished" "time" "names" "launch" "compile" "bounds" "result" "counts" "passed",
+               and "fault" where solcourse itself broke down
     problem    what stopped the check, "" if nothing did; line: where; line_text: that line
     """
 
@@ -73,6 +74,7 @@ class Verdict:
                 rows.append(("", None, where))
         rows.append(("correct", self.correct if self.stage in ("result", "counts", "passed") else None, sizes))
         rows.append(("clean", self.clean if reached else None, f"bounds and barriers. {UNCHECKED}"))
+        rows += [("", None, f"{f.severity}, line {f.line}: {f.message}") for f in self.findings if f.message not in self.problem]
         return rows
 
     def _score(self) -> str:

@@ -39,7 +39,7 @@ def ex01(in_course: Path) -> Grade:
         text = textwrap.dedent(text)
         text = text if "def launch" in text else f"{text}\n\n{launch}"
         exercises.learner_file("ex01").write_text("from numba import cuda\n\n\n@cuda.jit\n" + text.lstrip())
-        return exercises.check("ex01")
+        return exercises.check("ex01", limit_s=2)
 
     return grade
 
@@ -324,21 +324,21 @@ WRONG: dict[str, tuple[str, str, set[str], str]] = {
         """,
         "time", set(), "line",
     ),
-    "some threads never reach the barrier": (
+    "a thread that waits for one that waits at a barrier": (
         """
         def normalise(pixels, mean, scale, out):
-            tile = cuda.shared.array(256, 'float32')
+            ready = cuda.shared.array(256, 'int32')
+            ready[cuda.threadIdx.x] = 0
+            cuda.syncthreads()
+            while cuda.threadIdx.x >= 32 and ready[0] == 0:
+                ready[cuda.threadIdx.x] = 1
+            cuda.syncthreads()
+            ready[0] = 1
             t = cuda.grid(1)
-            if cuda.threadIdx.x < 128:
-                tile[cuda.threadIdx.x] = 0
-                cuda.syncthreads()
-            else:
-                while tile[cuda.threadIdx.x - 128] == 0:
-                    cuda.syncthreads()
             if t < out.size:
                 out[t // 4, t % 4] = (pixels[t // 4, t % 4] - mean) * scale
         """,
-        "bounds", set(), "barrier",
+        "time", set(), "line",
     ),
     "a dictionary in the kernel": (
         """
@@ -409,7 +409,8 @@ def test_a_wrong_answer_fails_for_its_own_reason(ex01: Grade, mistake: str):
 
 
 @pytest.mark.parametrize(
-    "mistake", ["guard forgotten", "a loop that never ends", "a name that does not exist", "some threads never reach the barrier"]
+    "mistake",
+    ["guard forgotten", "a loop that never ends", "a name that does not exist", "a thread that waits for one that waits at a barrier"],
 )
 def test_what_stops_a_kernel_is_told_with_the_learners_line(ex01: Grade, mistake: str):
     verdict = ex01(WRONG[mistake][0])
@@ -417,10 +418,26 @@ def test_what_stops_a_kernel_is_told_with_the_learners_line(ex01: Grade, mistake
         "guard forgotten": "out[t // 4",
         "a loop that never ends": "while t < out.size|out[t // 4",
         "a name that does not exist": "an_array",
-        "some threads never reach the barrier": "cuda.syncthreads()",
+        "a thread that waits for one that waits at a barrier": "while cuda.threadIdx.x|ready[cuda.threadIdx.x]",
     }[mistake]
     assert verdict.line is not None, str(verdict)
     assert any(words in verdict.line_text for words in wanted.split("|")), str(verdict)
+
+
+def test_a_warning_of_the_engine_is_shown_and_does_not_fail(ex01: Grade):
+    verdict = ex01("""
+        def normalise(pixels, mean, scale, out):
+            t = cuda.grid(1)
+            if t % 2 == 0:
+                cuda.syncthreads()
+            else:
+                cuda.syncthreads()
+            if t < out.size:
+                out[t // 4, t % 4] = (pixels[t // 4, t % 4] - mean) * scale
+    """)
+    assert verdict.passed, str(verdict)
+    assert [finding.severity for finding in verdict.findings] == ["warning"]
+    assert verdict.findings[0].message in str(verdict)
 
 
 def test_a_stray_access_names_block_thread_array_and_index(ex01: Grade):
@@ -434,7 +451,7 @@ def test_a_stray_access_names_block_thread_array_and_index(ex01: Grade):
 
 
 def test_a_bad_answer_leaves_the_next_check_unharmed(ex01: Grade):
-    for mistake in ("guard forgotten", "some threads never reach the barrier", "a name that does not exist"):
+    for mistake in ("guard forgotten", "a loop that never ends", "a name that does not exist"):
         assert not ex01(WRONG[mistake][0]).passed
     assert ex01(BLOCK_4_64).passed
 
@@ -444,9 +461,8 @@ def test_a_check_repeats_to_the_last_digit(in_course: Path):
     assert str(first) == str(second)
 
 
-def test_from_changed_text_to_verdict_takes_less_than_two_seconds(ex01: Grade):
+def test_a_changed_text_is_judged_in_a_second_of_cpu_time(ex01: Grade):
     ex01(BLOCK_4_64)  # warm: numba is imported
-    started = time.perf_counter()
-    verdict = ex01(GRID_STRIDE)
-    assert verdict.passed
-    assert time.perf_counter() - started < 2  # under 1 s when nothing else runs
+    started = time.process_time()  # not the clock on the wall: other tests run beside this one
+    assert ex01(GRID_STRIDE).passed
+    assert time.process_time() - started < 2  # about 0.7 s on an idle machine

@@ -382,6 +382,14 @@ def test_a_kernel_right_at_small_sizes_only_is_caught_at_the_counted_one(in_cour
     assert verdict.gates == ()
 
 
+def test_a_fault_of_our_own_is_a_verdict_that_owns_up(in_course: Path, engine: SimpleNamespace):
+    engine.compute = lambda args: {}["missing"]
+    verdict = exercises.check("ex01")
+    assert (verdict.passed, verdict.stage) == (False, "fault")
+    assert "KeyError: 'missing' (test_exercises.py" in verdict.problem
+    assert "not your mistake" in verdict.next_hint
+
+
 @pytest.mark.parametrize(
     ("returned", "says"),
     [
