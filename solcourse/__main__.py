@@ -65,10 +65,12 @@ def _lab(options: argparse.Namespace) -> int:
         except OSError as error:
             print(f"solcourse: no copy of {name} could be made ({error}); `solcourse doctor` says what to do", file=sys.stderr)
             break
-    try:
-        return subprocess.call(lab_command(options.rest, str(folder)), cwd=folder)
-    except KeyboardInterrupt:  # JupyterLab got it too, and has asked and shut down
-        return 0
+    server = subprocess.Popen(lab_command(options.rest, str(folder)), cwd=folder)
+    while True:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:  # JupyterLab got it too: it asks, saves and shuts down in its own time
+            continue
 
 
 def _check(options: argparse.Namespace) -> int:

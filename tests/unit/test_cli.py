@@ -92,9 +92,27 @@ def test_outside_the_course_it_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     assert "exercises/ and solutions/" in capsys.readouterr().err
 
 
+def lab_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> list:
+    """The commands that would have been started, each with its folder. Whoever waits is interrupted once, as by Ctrl-C."""
+    called: list = []
+
+    class Server:
+        def __init__(self, command: list[str], cwd: Path):
+            called.append((command, cwd))
+            self.interruptions = 1
+
+        def wait(self) -> int:
+            if self.interruptions:
+                self.interruptions = 0
+                raise KeyboardInterrupt
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Server)
+    return called
+
+
 def test_lab_opens_lesson_00_and_passes_options_on(in_course: Path, monkeypatch: pytest.MonkeyPatch):
-    called = []
-    monkeypatch.setattr(subprocess, "call", lambda command, cwd: called.append((command, cwd)) or 0)
+    called = lab_starts_nothing(monkeypatch)
     assert cli.main(["lab", "--no-browser", "--port", "8890"]) == 0
     (command, cwd) = called[0]
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
@@ -104,7 +122,7 @@ def test_lab_opens_lesson_00_and_passes_options_on(in_course: Path, monkeypatch:
 
 
 def test_lab_copies_each_stub_once(in_course: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subprocess, "call", lambda command, cwd: 0)
+    lab_starts_nothing(monkeypatch)
     cli.main(["lab"])
     mine = in_course / "exercises" / "mine" / "ex01_coalescing.py"
     assert mine.read_bytes() == (in_course / "exercises" / "ex01_coalescing.py").read_bytes()
