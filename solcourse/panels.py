@@ -7,6 +7,7 @@ two together (widgets.py); tests and static pages need neither a browser nor ipy
 from __future__ import annotations
 
 import html
+import inspect
 import mmap
 import sys
 import warnings
@@ -24,9 +25,10 @@ from solcourse.hardware import DEFAULT_DEVICE, devices
 from solcourse.simt.records import SECTOR_BYTES
 from solcourse.work import Work
 
-SAMPLE_BLOCKS = 64  # of the 2^26-element launches: enough for the caches to settle, few enough for a slider
+SAMPLE_THREADS = 2**13  # of a launch of 2^26: enough for neighbours to meet in the caches, few enough for a slider
 LARGEST = 2**26  # elements a panel's launch writes
 MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
+OFFSETS = tuple(range(33))
 STRIDES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
 _NORESERVE = 0x4000  # Linux's MAP_NORESERVE, which the mmap module names from Python 3.13 on
 
@@ -87,10 +89,19 @@ def lazy_array(elements: int, dtype: str | type = np.float32) -> np.ndarray:
 
 
 @cache
-def _room(dtype: str, name: str) -> np.ndarray:
-    """The one large array of that type and role that every launch of a session takes its slice of."""
-    most = LARGEST if name == "dst" else 3 * LARGEST * max(STRIDES) + 64
-    return lazy_array(most, dtype)
+def _everything(dtype: str, role: str) -> np.ndarray | None:
+    """The one array that every launch of a session takes its slice of, or None where so much cannot even be promised."""
+    most = 3 * (LARGEST * max(STRIDES) + max(OFFSETS)) if role == "src" else LARGEST
+    try:
+        return lazy_array(most, dtype)
+    except (OSError, MemoryError, ValueError):
+        return None
+
+
+def _room(dtype: str, role: str, elements: int) -> np.ndarray:
+    """(elements,) zeros for one role of a launch. Raises MemoryError where they cannot even be promised."""
+    everything = _everything(dtype, role)
+    return lazy_array(elements, dtype) if everything is None else everything[:elements]
 
 
 def _options(values: Sequence[Any], label: Callable[[Any], str] = str) -> tuple[tuple[str, Any], ...]:
@@ -123,7 +134,8 @@ def predict(kernel: Any, n: int, settings: Mapping[str, Any], arguments: tuple, 
     from solcourse import verbs
 
     configured = launch(kernel, -(-n // settings["block"]), settings["block"])
-    return verbs.profile(configured, *arguments, device=settings["device"], work=work, sample_blocks=SAMPLE_BLOCKS)
+    sample = max(8, SAMPLE_THREADS // settings["block"])
+    return verbs.profile(configured, *arguments, device=settings["device"], work=work, sample_blocks=sample)
 
 
 # ---------------------------------------------------------------------------------------------------------- coalescing
@@ -142,17 +154,15 @@ class Layout:
     line: str
 
 
-STRUCTS = "dst[i] = src[j] + src[j + 1] + src[j + 2]  # j = 3 * ({at})"
-ARRAYS = "dst[i] = src[j] + src[j + n] + src[j + 2 * n]  # j = {at}"
 LAYOUTS = (
     Layout("float32", "float32 array", "float32", 4, 1, 1, "dst[i] = src[{at}]"),
     Layout("float64", "float64 array", "float64", 8, 1, 1, "dst[i] = src[{at}]"),
-    Layout("aos_one", "array of structs xyz, x read", "float32", 4, 3, 1, "dst[i] = src[3 * ({at})]"),
-    Layout("soa_one", "struct of arrays xyz, x read", "float32", 4, 3, 1, "dst[i] = src[{at}]"),
-    Layout("aos_all", "array of structs xyz, all read", "float32", 4, 3, 3, STRUCTS),
-    Layout("soa_all", "struct of arrays xyz, all read", "float32", 4, 3, 3, ARRAYS),
+    Layout("aos_one", "array of structs xyz, x read", "float32", 4, 3, 1, "dst[i] = src[{at}, 0]"),
+    Layout("soa_one", "struct of arrays xyz, x read", "float32", 4, 3, 1, "dst[i] = src[0, {at}]"),
+    Layout("aos_all", "array of structs xyz, all read", "float32", 4, 3, 3, "j = {at}; dst[i] = src[j, 0] + src[j, 1] + src[j, 2]"),
+    Layout("soa_all", "struct of arrays xyz, all read", "float32", 4, 3, 3, "j = {at}; dst[i] = src[0, j] + src[1, j] + src[2, j]"),
 )
-YOURS = Layout("yours", "your kernel", "float32", 4, 1, 1, "stride = {stride}, offset = {offset}")
+YOURS = Layout("yours", "your kernel", "float32", 4, 1, 1, "{code}    # stride = {stride}, offset = {offset}")
 
 
 @cache
@@ -166,27 +176,32 @@ def _layout_kernels() -> dict[str, Any]:
             dst[i] = src[i * stride + offset]
 
     @cuda.jit
-    def one_field(src, dst, stride, offset):
+    def aos_one(src, dst, stride, offset):
         i = cuda.grid(1)
         if i < dst.size:
-            dst[i] = src[3 * (i * stride + offset)]
+            dst[i] = src[i * stride + offset, 0]
 
     @cuda.jit
-    def structs(src, dst, stride, offset):
+    def soa_one(src, dst, stride, offset):
         i = cuda.grid(1)
         if i < dst.size:
-            j = 3 * (i * stride + offset)
-            dst[i] = src[j] + src[j + 1] + src[j + 2]
+            dst[i] = src[0, i * stride + offset]
 
     @cuda.jit
-    def arrays(src, dst, stride, offset):
+    def aos_all(src, dst, stride, offset):
         i = cuda.grid(1)
-        n = src.size // 3
         if i < dst.size:
             j = i * stride + offset
-            dst[i] = src[j] + src[j + n] + src[j + 2 * n]
+            dst[i] = src[j, 0] + src[j, 1] + src[j, 2]
 
-    return {"float32": copy, "float64": copy, "aos_one": one_field, "soa_one": copy, "aos_all": structs, "soa_all": arrays}
+    @cuda.jit
+    def soa_all(src, dst, stride, offset):
+        i = cuda.grid(1)
+        if i < dst.size:
+            j = i * stride + offset
+            dst[i] = src[0, j] + src[1, j] + src[2, j]
+
+    return {"float32": copy, "float64": copy, "aos_one": aos_one, "soa_one": soa_one, "aos_all": aos_all, "soa_all": soa_all}
 
 
 def layout_of(settings: Mapping[str, Any]) -> Layout:
@@ -220,6 +235,17 @@ def request_made(report: Any, addresses: Sequence[int], size: int, title: str) -
     return sectors(report.run, fetch_bytes=fetch_bytes)
 
 
+def reading_line(kernel: Any) -> str:
+    """The line of a kernel (src, dst, stride, offset) that reads src, stripped; its name where the source cannot be read."""
+    if kernel is None:
+        return ""
+    try:
+        lines = inspect.getsource(kernel.py_func).splitlines()
+    except (OSError, TypeError):
+        return str(kernel.py_func.__name__)
+    return next((line.strip() for line in lines if "src[" in line), str(kernel.py_func.__name__))
+
+
 def coalescing(kernel: Any = None) -> Panel:
     """The panel of lesson 01: dst[i] = src[i * stride + offset], in several layouts.
 
@@ -227,9 +253,10 @@ def coalescing(kernel: Any = None) -> Panel:
     """
     layouts = LAYOUTS if kernel is None else (YOURS, *LAYOUTS)
     names = tuple((layout.label, layout.name) for layout in layouts)
+    code = reading_line(kernel)
     controls = (
         Control("stride", "stride", _options(STRIDES), 1, slider=True, note="neighbouring threads read this many elements apart"),
-        Control("offset", "offset", _options(range(33)), 0, slider=True, note="every thread reads this many elements further on"),
+        Control("offset", "offset", _options(OFFSETS), 0, slider=True, note="every thread reads this many elements further on"),
         Control("layout", "layout", names, layouts[0].name, note="how the numbers lie in memory"),
         BLOCK,
         SIZE,
@@ -238,8 +265,10 @@ def coalescing(kernel: Any = None) -> Panel:
 
     def profile(settings: Mapping[str, Any]) -> Any:
         layout, n = layout_of(settings), settings["size"]
-        elements = layout.stored * (n * settings["stride"] + settings["offset"])
-        src, dst = _room(layout.dtype, "src")[:elements], _room(layout.dtype, "dst")[:n]
+        elements = n * settings["stride"] + settings["offset"]
+        src, dst = _room(layout.dtype, "src", layout.stored * elements), _room(layout.dtype, "dst", n)
+        if layout.stored > 1:
+            src = src.reshape((elements, 3) if layout.name.startswith("aos") else (3, elements))
         work = Work.read("src", layout.fields * layout.size * n) + Work.write("dst", layout.size * n)
         if layout.fields > 1:
             work = work + Work.flop("fp32", (layout.fields - 1) * n)
@@ -249,7 +278,7 @@ def coalescing(kernel: Any = None) -> Panel:
     def line(settings: Mapping[str, Any]) -> str:
         at = "i" if settings["stride"] == 1 else f"i * {settings['stride']}"
         at = at if settings["offset"] == 0 else f"{at} + {settings['offset']}"
-        return layout_of(settings).line.format(at=at, stride=settings["stride"], offset=settings["offset"])
+        return layout_of(settings).line.format(at=at, code=code, stride=settings["stride"], offset=settings["offset"])
 
     def access(settings: Mapping[str, Any], report: Any) -> str:
         size = layout_of(settings).size
@@ -288,7 +317,8 @@ def speed_of_light(kernel: Any = None) -> Panel:
         from solcourse.kernels import copy, polynomial, saxpy
 
         n = settings["size"]
-        x, y, out = _room("float32", "src")[:n], _room("float32", "src")[LARGEST : LARGEST + n], _room("float32", "dst")[:n]
+        both, out = _room("float32", "src", 2 * n), _room("float32", "dst", n)
+        x, y = both[:n], both[n:]
         if settings["operation"] == "copy":
             return predict(copy.copy, n, settings, (x, out), copy.work(n))
         if settings["operation"] == "saxpy":

@@ -71,6 +71,7 @@ def pictures(tmp_path_factory):
 def panel_state(page) -> tuple[float, str, str]:
     """(SOL score, label of the sector map, words) of the coalescing panel."""
     root = page.locator(".sol-dashboard").first
+    root.scroll_into_view_if_needed()  # JupyterLab empties cells that are out of sight
     words = root.locator(".sol-values").inner_text()
     return float(re.search(r"SOL score ([\d.]+)", words)[1]), root.locator(".sol-sectors svg").get_attribute("aria-label"), words
 

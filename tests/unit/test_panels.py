@@ -50,6 +50,24 @@ def test_a_lazy_array_costs_no_memory_until_it_is_touched():
     assert (array[0], array[-1]) == (0, 7)
 
 
+def test_where_so_much_cannot_be_promised_smaller_launches_still_work(monkeypatch):
+    real = panels.lazy_array
+
+    def modest(elements, dtype=np.float32):
+        if elements > 2**28:
+            raise OSError("Cannot allocate memory")
+        return real(elements, dtype)
+
+    monkeypatch.setattr(panels, "lazy_array", modest)
+    panels._everything.cache_clear()
+    try:
+        assert panels._room("float32", "src", 1000).size == 1000
+        with pytest.raises(OSError, match="allocate"):
+            panels._room("float32", "src", 2**30)
+    finally:
+        panels._everything.cache_clear()
+
+
 # ---- what the coalescing panel launches
 
 
@@ -60,8 +78,8 @@ def test_every_setting_stays_inside_its_arrays(launches, layout, stride, offset)
     panel.profile(with_stride(panel, stride, offset=offset, layout=layout.name))
     src, dst, *_ = launches[-1].arguments
     last = (dst.size - 1) * stride + offset
-    reach = {"aos_one": 3 * last, "aos_all": 3 * last + 2, "soa_all": last + 2 * (src.size // 3)}.get(layout.name, last)
-    assert reach < src.size
+    assert last < (src.shape[0] if layout.name.startswith("aos") else src.shape[-1])
+    assert src.ndim == 1 or 3 in src.shape
     assert dst.size == panels.LARGEST
 
 
@@ -82,7 +100,7 @@ def test_launches_are_sampled_and_go_to_the_chosen_device(launches):
     panel.profile(with_stride(panel, 2, device="Tesla T4", block=64, size=2**20))
     asked = launches[-1]
     assert asked.device == "Tesla T4"
-    assert asked.sample_blocks == panels.SAMPLE_BLOCKS
+    assert asked.sample_blocks == 2**13 // 64
     assert asked.arguments[1].size == 2**20
 
 
@@ -114,7 +132,7 @@ def test_the_picture_is_of_the_addresses_that_the_settings_mean():
         ({}, "dst[i] = src[i]"),
         ({"stride": 4}, "dst[i] = src[i * 4]"),
         ({"stride": 4, "offset": 2}, "dst[i] = src[i * 4 + 2]"),
-        ({"offset": 2, "layout": "aos_one"}, "dst[i] = src[3 * (i + 2)]"),
+        ({"offset": 2, "layout": "aos_one"}, "dst[i] = src[i + 2, 0]"),
     ],
 )
 def test_the_line_of_code_says_what_the_settings_do(changes, line):
@@ -127,11 +145,12 @@ def test_a_learners_kernel_is_the_one_that_runs(launches):
 
     @cuda.jit
     def mine(src, dst, stride, offset):
-        pass
+        dst[cuda.grid(1)] = src[stride]
 
     panel = panels.panel("coalescing", mine)
     panel.profile(panel.settings)
     assert launches[-1].configured.dispatcher is mine
+    assert panel.line(panel.settings) == "dst[cuda.grid(1)] = src[stride]    # stride = 1, offset = 0"
 
 
 @pytest.mark.parametrize("name", panels.PANELS)
