@@ -235,7 +235,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
 
 def atomic_function(name: str, op: str, t: str, size: int, space: str, counters: bool) -> str:
     """atomicrmw `op` or cmpxchg, lane after lane in lane order; old values go to %out."""
-    swap = op == "cmpxchg"
+    swap = op.startswith("cmpxchg")
     extra = f", <32 x {t}> %c" if swap else ""
     code = f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, <32 x {t}> %v{extra}, ptr %out) noinline {{\nentry:\n"
     code += f"  %ps = alloca [32 x i64], align 64\n  %vs = alloca [32 x {t}], align 64\n  %cs = alloca [32 x {t}], align 64\n"
@@ -257,6 +257,9 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     if swap:
         code += f"  %cp = getelementptr {t}, ptr %cs, i64 %l\n  %cc = load {t}, ptr %cp\n  %pair = cmpxchg ptr %q, {t} %vv, {t} %cc monotonic monotonic, align {size}\n"
         code += f"  %old.v = extractvalue {{ {t}, i1 }} %pair, 0\n"
+    elif op in _NAN_RULES and t in ("float", "double"):  # blocks run in one fixed order where this is global
+        code += f"  %old.v = load {t}, ptr %q, align {size}\n" + _NAN_RULES[op].replace("T ", f"{t} ")
+        code += f"  %new.v = select i1 %win, {t} %vv, {t} %old.v\n  store {t} %new.v, ptr %q, align {size}\n"
     elif space == "shared" and op in ("add", "sub", "and", "or", "xor", "xchg", "fadd"):  # a block runs on one thread
         code += f"  %old.v = load {t}, ptr %q, align {size}\n"
         code += f"  %new.v = {op} {t} %old.v, %vv\n" if op != "xchg" else ""
@@ -271,6 +274,14 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     code += "  br label %tail\ntail:\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %out.done\nout.done:\n  ret i1 true\n}\n"
     return code
 
+
+# numba's own rules: max and min leave a NaN alone; nanmax and nanmin replace it
+_NAN_RULES = {
+    "max": "  %win = fcmp olt T %old.v, %vv\n",
+    "min": "  %win = fcmp ogt T %old.v, %vv\n",
+    "nanmax": "  %lt = fcmp ult T %old.v, %vv\n  %real = fcmp ord T %vv, %vv\n  %win = and i1 %lt, %real\n",
+    "nanmin": "  %gt = fcmp ugt T %old.v, %vv\n  %real = fcmp ord T %vv, %vv\n  %win = and i1 %gt, %real\n",
+}
 
 FIND = f"""
 ; the row of the array that holds an address, or the last row (an empty array) when none does

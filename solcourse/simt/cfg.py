@@ -262,7 +262,7 @@ def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bo
     name_of = {n.name: k for k, n in enumerate(nodes)}
     if not lockstep:  # only what is the same at any time, in any iteration, may stay scalar
         divergent |= {p.dest for n in nodes for p in n.phis if p.dest}
-        divergent |= {i.dest for n in nodes for i in n.body if i.dest and i.op in ("load", "call") and not _invariant_call(i)}
+        divergent |= {i.dest for n in nodes for i in n.body if i.dest and (i.op == "load" or (i.op == "call" and not _invariant_call(i)))}
     joins: dict[int, set[int]] = {}
     changed = True
     while changed:

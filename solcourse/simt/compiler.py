@@ -23,7 +23,7 @@ from solcourse.simt.emit import Emitter, Plan
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, parse_module, type_text
 from solcourse.simt.observe import BlockCounter, Nothing
-from solcourse.simt.optimise import Roots, contract, initialise, optimise
+from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.records import FLOP_TYPES, PIPES, BasicBlock, Op, Program, Site
 
 _LOCK = threading.RLock()
@@ -50,8 +50,8 @@ class Compiled:
     keep: tuple  # the JIT engine
 
 
-@cache
 def _machine():
+    """A fresh target machine: a JIT engine takes its own over and frees it."""
     initialise()
     features = llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple()
@@ -74,8 +74,7 @@ def _runtime():
 
 def _native(text: str):
     machine = _machine()
-    context = llvm.create_context()
-    module = llvm.parse_assembly(f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n' + text + _attributes(), context)
+    module = llvm.parse_assembly(f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n' + text + _attributes())
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = options.loop_interleaving = False
@@ -115,6 +114,7 @@ def _front(kernel: KernelIR, digest: str) -> tuple[str, Function]:
     if digest not in _PARSED:
         text = optimise(kernel.llvm, kernel.entry)
         function = parse_module(text, kernel.entry)
+        atomic_helpers(function)
         contract(function)
         _PARSED[digest] = (text, function)
         while len(_PARSED) > 32:
@@ -158,6 +158,8 @@ def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
             register = name.removeprefix("simt.sreg.")
             return register in ("tid.x", "laneid") or register.startswith("lanemask") or (register in ("tid.y", "tid.z") and not rows_uniform)
         if "shfl" in name or ".match." in name:
+            return True
+        if name.startswith("asm mov.u32 $0, %lanemask"):
             return True
         if name.startswith(("llvm.nvvm.vote", "asm activemask")):
             return None

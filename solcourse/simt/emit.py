@@ -302,6 +302,17 @@ class Emitter:
                     "ge": lambda: self.op(f"xor {v} {below}, {ones}"), "gt": lambda: self.op(f"xor {v} {le}, {ones}")}[kind]()  # fmt: skip
         raise ops.unsupported(i, f"The special register %{name}")
 
+    def match_any(self, value: str, t: str) -> str:
+        """Per active lane the mask of active lanes with the same value."""
+        name = f"match.{t}"
+        if name not in self.helpers:
+            self.helpers[name] = _match_function(name, t)
+        return self.op(f"call <32 x i32> @{name}(<32 x {t}> {value}, i32 {self.mask()})")
+
+    def dynamic_shared_bytes(self) -> str:
+        at = self.op(f"getelementptr i8, ptr %l, i64 {LAUNCH['dynamic_shared']}")
+        return self.op(f"load i32, ptr {at}, !invariant.load !0")
+
     def permute(self, value: str, t: str, source: str) -> str:
         """Lane k of the result is lane source[k] of value."""
         name = f"permute.{t}"
@@ -347,12 +358,12 @@ class Emitter:
             self.helpers[name] = access.atomic_function(name, op, t, size, space, self.counters)
         if space == "global":
             read = any(i.dest in j.args for n in self.cfg.nodes for j in (*n.phis, *n.body, n.term))
-            self.plan.ordered |= read or t in ("float", "double", "half") or op in ("xchg", "cmpxchg")
+            self.plan.ordered |= read or t in ("float", "double", "half") or op == "xchg" or op.startswith("cmpxchg")
         values = ", ".join(f"<32 x {t}> {self.value(a, True, t)}" for a in i.args[1:])
         self.atomic_out.add(t)
         self._check(self.op(f"call i1 @{name}({head}, {values}, ptr %old.{t})"))
         old = self.op(f"load <32 x {t}>, ptr %old.{t}, align 64")
-        if op != "cmpxchg":
+        if op != "cmpxchg":  # an atomicrmw, or numba's compare-and-swap helper
             return old
         kind = "icmp" if t.startswith("i") else "fcmp"
         same = self.op(f"{kind} {'eq' if kind == 'icmp' else 'oeq'} <32 x {t}> {old}, {self.value(i.args[1], True, t)}")
@@ -856,6 +867,21 @@ def _permute_function(name: str, t: str, wide: bool) -> str:
         code += f"  %a{k} = insertelement {v} {acc}, {t} %x{k}, i64 {k}\n"
         acc = f"%a{k}"
     return code + f"  ret {v} {acc}\n}}\n"
+
+
+def _match_function(name: str, t: str) -> str:
+    return (
+        f"define internal <32 x i32> @{name}(<32 x {t}> %v, i32 %m) noinline {{\nentry:\n  %o = alloca [32 x i32], align 64\n"
+        "  store [32 x i32] zeroinitializer, ptr %o, align 64\n  br label %head\nhead:\n"
+        "  %left = phi i32 [ %m, %entry ], [ %rest, %next ]\n  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)\n"
+        f"  %x = extractelement <32 x {t}> %v, i32 %lane\n"
+        + access.splat("x.v", "%x", t)
+        + f"  %eq = icmp eq <32 x {t}> %v, %x.v\n  %bits0 = bitcast {V1} %eq to i32\n  %bits = and i32 %bits0, %m\n  br label %put\nput:\n"
+        "  %who = phi i32 [ %bits, %head ], [ %who1, %put ]\n  %k = call i32 @llvm.cttz.i32(i32 %who, i1 true)\n"
+        "  %at = getelementptr i32, ptr %o, i32 %k\n  store i32 %bits, ptr %at\n  %who0 = sub i32 %who, 1\n  %who1 = and i32 %who, %who0\n"
+        "  %more = icmp ne i32 %who1, 0\n  br i1 %more, label %put, label %next\nnext:\n  %inv = xor i32 %bits, -1\n  %rest = and i32 %left, %inv\n"
+        "  %again = icmp ne i32 %rest, 0\n  br i1 %again, label %head, label %end\nend:\n  %r = load <32 x i32>, ptr %o, align 64\n  ret <32 x i32> %r\n}\n"
+    )
 
 
 def _mixed_function(name: str, inner: str, op: str, t: str, rows: int) -> str:

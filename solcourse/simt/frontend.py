@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import hashlib
 import importlib
 import inspect
@@ -58,6 +59,7 @@ class KernelIR:
     exceptions   status code -> (exception class, arguments, (function, file, line) or None) that the entry can return; a GPU
                  drops them unless the kernel was made with debug=True
     captured     device arrays the kernel took from global scope; they are addressed by pointers inside the IR
+    annotation   numba's type annotation of the function
     """
 
     llvm: str = field(repr=False)
@@ -74,6 +76,7 @@ class KernelIR:
     source_key: str = ""
     exceptions: Mapping[int, tuple] = field(default_factory=dict, repr=False)
     captured: tuple[Any, ...] = field(default=(), repr=False)
+    annotation: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -364,6 +367,7 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         source_key=_source_key(dispatcher, arg_types, options),
         exceptions=_exceptions(result.call_helper),
         captured=tuple(getattr(result.library, "referenced_objects", {}).values()),
+        annotation=result.type_annotation,
     )
 
 
@@ -585,8 +589,19 @@ def _type_error(error: Exception, dispatcher: Any, arg_types: tuple) -> KernelTy
     source = linecache.getline(file, line).strip()
     shown = f"\n    {source}" if source else ""
     hint = _hint(text, dispatcher.py_func, source)
-    message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{_first_words(text)}'
-    return KernelTypeError(message + (f"\n{hint}" if hint else ""), file=file, line=line)
+    said = "\n".join(filter(None, (_first_words(text), hint)))
+    message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{said}'
+    result = _error_class(type(error))(message, file=file, line=line)
+    result.args = (message,)  # numba's constructor may have coloured it
+    return result
+
+
+@functools.cache
+def _error_class(kind: type[Exception]) -> type[KernelTypeError]:
+    """KernelTypeError that is also numba's own error, for scripts that catch that one."""
+    if not any(base.__name__ == "NumbaError" for base in kind.__mro__):
+        return KernelTypeError
+    return type("KernelTypeError", (KernelTypeError, kind), {"__module__": KernelTypeError.__module__})
 
 
 def _learners_place(text: str, error: BaseException) -> tuple[str, int] | None:

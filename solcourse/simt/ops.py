@@ -204,52 +204,55 @@ def sreg(e, i: Instr) -> str:
 
 
 def shuffle(e, i: Instr) -> object:
-    """shfl.sync: where each lane reads, by the PTX definition; lanes out of range keep their own value."""
-    name = i.attr[0]
-    mode = next(m for m in ("down", "up", "bfly", "idx") if f".{m}." in name)
-    with_predicate = name.endswith("p")
-    t = "float" if ".f32" in name else "i32"
-    value = e.value(i.args[1], True, t)
-    b, c = e.value(i.args[2], True, "i32"), e.value(i.args[3], True, "i32")
+    """shfl.sync(mask, mode, value, b, c): where each lane reads, by the PTX definition; out of range a lane keeps its own."""
+    mode = ("idx", "up", "down", "bfly")[int(i.args[1].value)]
+    value = e.value(i.args[2], True, "i32")
+    b, c = e.value(i.args[3], True, "i32"), e.value(i.args[4], True, "i32")
     v = "<32 x i32>"
     lane = e.lane_ids()
     bval = e.op(f"and {v} {b}, {e.constant('i32', 31, True)}")
     cval = e.op(f"and {v} {c}, {e.constant('i32', 31, True)}")
     seg0 = e.op(f"lshr {v} {c}, {e.constant('i32', 8, True)}")
     seg = e.op(f"and {v} {seg0}, {e.constant('i32', 31, True)}")
-    notseg = e.op(f"xor {v} {seg}, {e.constant('i32', -1, True)}")
+    outside = e.op(f"xor {v} {seg}, {e.constant('i32', -1, True)}")
     low = e.op(f"and {v} {lane}, {seg}")
-    high0 = e.op(f"and {v} {cval}, {notseg}")
+    high0 = e.op(f"and {v} {cval}, {outside}")
     high = e.op(f"or {v} {low}, {high0}")
-    if mode == "up":
-        j = e.op(f"sub {v} {lane}, {bval}")
-        ok = e.op(f"icmp sge {v} {j}, {high}")
-    elif mode == "down":
-        j = e.op(f"add {v} {lane}, {bval}")
-        ok = e.op(f"icmp sle {v} {j}, {high}")
-    elif mode == "bfly":
-        j = e.op(f"xor {v} {lane}, {bval}")
-        ok = e.op(f"icmp sle {v} {j}, {high}")
-    else:
-        within = e.op(f"and {v} {bval}, {notseg}")
+    if mode == "idx":
+        within = e.op(f"and {v} {bval}, {outside}")
         j = e.op(f"or {v} {low}, {within}")
-        ok = e.op(f"icmp sle {v} {j}, {high}")
+    else:
+        j = e.op(f"{ {'up': 'sub', 'down': 'add', 'bfly': 'xor'}[mode] } {v} {lane}, {bval}")
+    ok = e.op(f"icmp {'sge' if mode == 'up' else 'sle'} {v} {j}, {high}")
     source = e.op(f"select <32 x i1> {ok}, {v} {j}, {v} {lane}")
-    result = e.permute(value, t, source)
-    return (result, ok) if with_predicate else result
+    return (e.permute(value, "i32", source), ok)
 
 
-def vote(e, i: Instr) -> str:
-    """vote.sync: a scalar of the active lanes, the same in each of them."""
-    name = i.attr[0]
-    bits = e.active_bits(i.args[1])
-    mask = e.mask()
-    if "ballot" in name:
-        return _everywhere(e, i, bits)
+def vote(e, i: Instr) -> object:
+    """vote.sync(mask, mode, predicate): {ballot, boolean} of the active lanes, the same in each of them."""
+    bits, mask = e.active_bits(i.args[2]), e.mask()
+    mode = ("all", "any", "eq", "ballot")[int(i.args[1].value)]
     none, every = e.op(f"icmp eq i32 {bits}, 0"), e.op(f"icmp eq i32 {bits}, {mask}")
-    if "any" in name:
-        return _everywhere(e, i, e.op(f"xor i1 {none}, true"))
-    return _everywhere(e, i, every if "all" in name else e.op(f"or i1 {none}, {every}"))
+    answer = {"any": lambda: e.op(f"xor i1 {none}, true"), "all": lambda: every, "ballot": lambda: every,
+              "eq": lambda: e.op(f"or i1 {none}, {every}")}[mode]()  # fmt: skip
+    vector = e.is_vector(i)
+    return (e.broadcast(bits, "i32"), e.broadcast(answer, "i1")) if vector else (bits, answer)
+
+
+def match(e, i: Instr) -> object:
+    """match.any / match.all.sync(mask, value)."""
+    t = i.attr[1][1]
+    same = e.match_any(e.value(i.args[1], True, t), t)
+    if ".any." in i.attr[0]:
+        return same
+    ok = e.op(f"icmp eq <32 x i32> {same}, {e.broadcast(e.mask(), 'i32')}")
+    return (e.op(f"select <32 x i1> {ok}, <32 x i32> {same}, <32 x i32> zeroinitializer"), ok)
+
+
+def special_asm(e, i: Instr) -> str:
+    """mov.u32 $0, %register;"""
+    register = i.attr[0].split("%")[1].rstrip(";")
+    return e.dynamic_shared_bytes() if register == "dynamic_smem_size" else e.special(register.replace("_", "."), i)
 
 
 def _everywhere(e, i: Instr, scalar: str) -> str:
@@ -365,7 +368,7 @@ CALLS: dict[str, Callable] = {
     "__nv_ffs": find_first, "__nv_ffsll": find_first, "__nv_brev": reverse_bits, "__nv_brevll": reverse_bits,
     "__nv_min": intrinsic("smin"), "__nv_max": intrinsic("smax"), "__nv_umin": intrinsic("umin"), "__nv_umax": intrinsic("umax"),
     "__nv_llmin": intrinsic("smin"), "__nv_llmax": intrinsic("smax"), "__nv_ullmin": intrinsic("umin"), "__nv_ullmax": intrinsic("umax"),
-    "asm activemask.b32 $0;": active_mask,
+    "asm activemask.b32 $0;": active_mask, "asm nanosleep.u32 $0;": lambda e, i: "",
 }  # fmt: skip
 
 # LLVM intrinsics that are the same operation on vectors
@@ -382,10 +385,14 @@ def find_call(name: str) -> Callable | None:
         return sreg
     if name.startswith(_IGNORED):
         return ignore
-    if name.startswith("llvm.nvvm.shfl.sync."):
+    if name == "llvm.nvvm.shfl.sync.i32":
         return shuffle
-    if name.startswith("llvm.nvvm.vote."):
+    if name == "llvm.nvvm.vote.sync":
         return vote
+    if name.startswith("llvm.nvvm.match."):
+        return match
+    if name.startswith("asm mov.u32 $0, %"):
+        return special_asm
     if name.startswith("llvm.nvvm.sqrt.rn."):
         return intrinsic("sqrt")
     if name.startswith("llvm.nvvm.fma.rn."):

@@ -41,8 +41,7 @@ def optimise(text: str, entry: str) -> str:
     text = _SREG_DECLARE.sub(r"\1 memory(none) nounwind willreturn", text)
     with _LOCK:
         machine = _nvptx()
-        context = llvm.create_context()
-        module = llvm.parse_assembly(text, context)
+        module = llvm.parse_assembly(text)
         for function in module.functions:
             if not function.is_declaration and function.name != entry:
                 function.linkage = llvm.Linkage.internal
@@ -107,6 +106,28 @@ def _fuse(i: Instr, products: dict) -> tuple[Instr, list[Instr], Instr] | None:
         minus = Instr("fneg", f"{i.dest}.minus", i.type, (p.args[0],), i.line, i.file, "free")  # c - a*b
         return p, [minus], Instr("fma", i.dest, i.type, (minus.dest, p.args[1], a), i.line, i.file)
     return None
+
+
+_HELPER = re.compile(r"___numba_atomic_(i32|u32|i64|u64|float|double)_(\w+)$")
+_HELPER_OPS = {"add": "fadd", "sub": "fsub", "inc": "uinc_wrap", "dec": "udec_wrap"}
+
+
+def atomic_helpers(function: Function) -> None:
+    """Calls of numba's atomic helper functions become atomicrmw or cmpxchg records (float max and min keep numba's NaN rules)."""
+    for block in function.blocks:
+        for k, i in enumerate(block.instrs):
+            m = _HELPER.match(i.attr[0]) if i.op == "call" else None
+            if not m:
+                continue
+            kind, name = m.groups()
+            t = {"float": "float", "double": "double"}.get(kind, "i" + kind[1:])
+            if name.startswith("cas"):
+                block.instrs[k] = Instr("cmpxchg", i.dest, t, i.args, i.line, i.file, ("cmpxchg.old", t))
+                continue
+            op = _HELPER_OPS.get(name, name)
+            if name in ("max", "min") and t.startswith("i"):
+                op = ("u" if kind[0] == "u" else "") + name
+            block.instrs[k] = Instr("atomicrmw", i.dest, t, i.args, i.line, i.file, (op, t))
 
 
 class Roots:
