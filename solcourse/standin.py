@@ -228,6 +228,7 @@ class EngineKernel:
         self.ir = frontend.compile_kernel(dispatcher, arg_types)
         self.py_func, self.entry_name = dispatcher.py_func, self.ir.entry
         self.signature = frontend.void_signature(arg_types)
+        self._type_annotation = self.ir.annotation
         self._codelibrary = self.library = self
         self._real: Any = None
 

@@ -47,7 +47,7 @@ class Memory:
         return ctypes.c_void_p(self.owner.ctypes.data + self.offset)
 
     @property
-    def device_pointer_value(self) -> int:
+    def device_pointer(self) -> int:
         return int(self.owner.ctypes.data) + self.offset
 
     def view(self, start: int, stop: int | None = None) -> Memory:

@@ -576,6 +576,7 @@ _SIGNATURE = re.compile(r"No implementation of function Function\(<.*?>\) found 
 _END = re.compile(
     r"^\s*(There are \d+ candidate|Enable logging|This is not usually|To see Python|https?://|For more information)", re.MULTILINE
 )
+_OBJECTION = re.compile(r"raised a specific error:\s*(?:\w+: )?(.+)")
 _NOISE = re.compile(r"^(Failed in \w+ mode pipeline|During: |Unsupported functionality was found|raised from|<source elided>|\^)")
 
 
@@ -597,7 +598,7 @@ def _type_error(error: Exception, dispatcher: Any, arg_types: tuple) -> KernelTy
 
 
 @functools.cache
-def _error_class(kind: type[Exception]) -> type[KernelTypeError]:
+def _error_class(kind: Any) -> type[KernelTypeError]:
     """KernelTypeError that is also numba's own error, for scripts that catch that one."""
     if not any(base.__name__ == "NumbaError" for base in kind.__mro__):
         return KernelTypeError
@@ -628,7 +629,8 @@ def _is_learners(path: str) -> bool:
 
 
 def _first_words(text: str) -> str:
-    """At most four lines of what numba says, without its candidates, advice and locations."""
+    """At most four lines of what numba says, without its candidates (but with what one of them objects to), advice, locations."""
+    objection = _OBJECTION.search(text)
     text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", _SIGNATURE.sub(r"No implementation of \1", text))
     end = _END.search(text)
     lines = [line.strip() for line in text[: end.start() if end else None].splitlines()]
@@ -638,7 +640,7 @@ def _first_words(text: str) -> str:
             break
         if line and not _NOISE.match(line):
             kept.append(line)
-    return "\n".join(kept[:4])
+    return "\n".join(kept[:3] + ([objection[1].strip()] if objection else kept[3:4]))
 
 
 _HINTS = (  # (pattern in numba's message, pattern in the source line, what to try); the first that fits wins

@@ -80,7 +80,7 @@ def turn(page, steps: int) -> None:
     """Moves the stride slider by keyboard, one step at a time, waiting for each picture."""
     page.locator(".sol-dashboard .noUi-handle").first.focus()
     for _ in range(abs(steps)):
-        line = page.locator(".sol-dashboard .sol-line").first.inner_text()
+        line = page.locator(".sol-dashboard .sol-line").first.text_content()
         page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
         page.wait_for_function("before => document.querySelector('.sol-dashboard .sol-line').textContent !== before", arg=line)
 

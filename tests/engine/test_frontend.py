@@ -179,6 +179,11 @@ def dynamic_tile(x, n):
     x[0] = tile[0]
 
 
+def unknown_dtype(x):
+    tile = cuda.shared.array(8, "int33")
+    x[0] = tile[0]
+
+
 def returns(x):
     return x[0]
 
@@ -219,6 +224,7 @@ def calls_broken_helper(x):
         (undefined_name, (X,), "xs[0] = x[0]", "Did you mean 'xs'?"),
         (wrong_attribute, (X,), "x[i] = x.sze", "Unknown attribute 'sze'"),
         (dynamic_tile, (X, 8), "cuda.shared.array", "must be a compile-time constant"),
+        (unknown_dtype, (X,), "int33", "Invalid NumPy dtype specified: 'int33'"),
         (returns, (X,), "return x[0]", "cannot return a value"),
         (too_many_indices, (X,), "x[0, 1] = 1", "No implementation of setitem"),
         (a_list, (X,), "values", "local.array"),
@@ -246,6 +252,14 @@ def test_type_error_in_a_device_function_names_its_line(line_of):
     with pytest.raises(KernelTypeError, match="Unknown attribute 'wrong'") as caught:
         compiled(cuda.jit(calls_broken_helper), X)
     assert caught.value.line == line_of(broken_helper, "return value.wrong")
+
+
+def test_type_error_is_numbas_own_error_too():
+    from numba.core.errors import NumbaError
+
+    with pytest.raises(NumbaError) as caught:
+        compiled(cuda.jit(wrong_attribute), X)
+    assert isinstance(caught.value, KernelTypeError)
 
 
 def test_kernel_compiles_after_a_type_error():
