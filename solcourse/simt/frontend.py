@@ -592,7 +592,8 @@ def _type_error(error: Exception, dispatcher: Any, arg_types: tuple) -> KernelTy
     hint = _hint(text, dispatcher.py_func, source)
     said = "\n".join(filter(None, (_first_words(text), hint)))
     message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{said}'
-    result = _error_class(type(error))(message, file=file, line=line)
+    kind: Any = type(error)
+    result = _error_class(kind)(message, file=file, line=line)
     result.args = (message,)  # numba's constructor may have coloured it
     return result
 
