@@ -1,4 +1,4 @@
-"""numba's compiler, asked for LLVM IR and nothing else. The only file that knows numba's insides.
+"""numba's compiler, asked for LLVM IR and nothing else. With no_device.py and type_errors.py, all that knows numba's insides.
 
     kernel[grid, block]  -> launch_of  -> LaunchSpec
     dispatcher, args     -> argument_types -> numba types -> compile_kernel -> KernelIR
@@ -12,38 +12,27 @@ kernel: `i32 entry(ptr %.ret, flattened arguments...)`, it returns 0 or the code
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import functools
 import hashlib
 import importlib
 import inspect
-import linecache
 import operator
-import os
 import re
-import threading
-import traceback
 import warnings
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from solcourse.errors import KernelTypeError, LaunchError, SolcourseError
+from solcourse.errors import LaunchError, SolcourseError
+from solcourse.simt.no_device import COMPUTE_CAPABILITY, DATA_LAYOUT, LOCK, dispatcher_module, front_end, without_device
+from solcourse.simt.type_errors import type_error
 
-COMPUTE_CAPABILITY = (8, 0)  # what kernels are compiled for: counts must not depend on the device
 MAX_BLOCK_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
 STATIC_SHARED_LIMIT = 48 * 1024  # bytes per block, on every device; ptxas refuses more
 SYNTAX = "kernel[blocks_per_grid, threads_per_block](arguments)"
-DATA_LAYOUT = (
-    "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-"
-    "v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
-)  # Source: NVVM IR specification, section "Data Layout"
 
 
 @dataclass(frozen=True)
@@ -209,18 +198,14 @@ def argument_names(dispatcher: Any) -> tuple[tuple[str, ...], bool]:
 
 def normalized(signature: Any) -> tuple[Any, ...]:
     """Argument types of an eager signature: a string, a tuple of types, or `void(...)`."""
-    types, _ = _dispatcher_module().sigutils.normalize_signature(signature)
+    types, _ = dispatcher_module().sigutils.normalize_signature(signature)
     return tuple(types)
 
 
 def void_signature(arg_types: tuple) -> Any:
     """numba's signature object of a kernel."""
-    module = _dispatcher_module()
+    module = dispatcher_module()
     return module.typing.signature(module.types.void, *arg_types)
-
-
-def _dispatcher_module() -> Any:
-    return importlib.import_module("numba.cuda.dispatcher")
 
 
 def _refuse_hopeless(name: str, value: Any) -> None:
@@ -252,7 +237,7 @@ def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
     overloads = list(dispatcher.overloads.values())
     if dispatcher.specialized or len(overloads) == 1:
         return tuple(overloads[0].argument_types)
-    module = _dispatcher_module()
+    module = dispatcher_module()
     extra = {}
     if hasattr(module, "_LAUNCH_CONFIG_KW"):
         extra = {module._LAUNCH_CONFIG_KW: None}
@@ -266,9 +251,7 @@ def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
 # ------------------------------------------------------------------------------------------------------------- compilation
 
 
-_LOCK = threading.RLock()
 _KERNELS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # dispatcher -> {(types, options): KernelIR}
-_DEVICE_OVERLOADS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # device function -> overloads made here
 
 
 def compile_kernel(dispatcher: Any, arg_types: tuple) -> KernelIR:
@@ -282,18 +265,11 @@ def compile_kernel(dispatcher: Any, arg_types: tuple) -> KernelIR:
     require_compiler()
     options = _options(dispatcher)
     key = (tuple(arg_types), tuple(sorted((k, repr(v)) for k, v in options.items())))
-    with _LOCK:
+    with LOCK:
         kernels = _KERNELS.setdefault(dispatcher, {})
         if key not in kernels:
             kernels[key] = _compile(dispatcher, tuple(arg_types), options)
         return kernels[key]
-
-
-def front_end() -> str:
-    """'numba-cuda' (the package of that name) or 'numba' (its built-in numba.cuda)."""
-    import numba.cuda
-
-    return "numba-cuda" if "numba_cuda" in (numba.cuda.__file__ or "") else "numba"
 
 
 def require_compiler() -> None:
@@ -327,9 +303,9 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         flags |= {"forceinline": options.get("forceinline", False), "max_registers": options.get("max_registers")}
     else:
         flags |= {"inline": options.get("inline", False) is True}
-    function = dispatcher.py_func
+    function, (names, _) = dispatcher.py_func, argument_names(dispatcher)
     if inspect.isgeneratorfunction(function):
-        raise _type_error(TypeError("a kernel cannot be a generator (it contains yield)"), dispatcher, arg_types)
+        raise type_error(TypeError("a kernel cannot be a generator (it contains yield)"), function, names, arg_types)
     with without_device(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Could not find source for function")  # numba's own lambdas have none
         try:
@@ -340,7 +316,7 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         except Warning:  # the caller made warnings errors: not the kernel's fault
             raise
         except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
-            raise _type_error(error, dispatcher, arg_types) from None  # numba stays in __context__; its traceback helps no learner
+            raise type_error(error, function, names, arg_types) from None  # numba stays in __context__; its traceback helps no learner
     entry = result.fndesc.llvm_func_name
     llvm, parameters, static_shared_bytes = _link(modules, entry)
     code = function.__code__
@@ -351,7 +327,6 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
             file=code.co_filename,
             line=code.co_firstlineno,
         )
-    names, _ = argument_names(dispatcher)
     return KernelIR(
         llvm=llvm,
         entry=entry,
@@ -442,225 +417,3 @@ def _source_parts(function: Any, seen: set) -> list:
         else:
             raise ValueError(name)
     return parts
-
-
-# ------------------------------------------------------------------------------------- numba without a device, for a moment
-
-
-class _Stub:
-    """An object with the attributes given."""
-
-    def __init__(self, **attributes: Any):
-        self.__dict__.update(attributes)
-
-
-_DEVICE = _Stub(compute_capability=COMPUTE_CAPABILITY, id=0, supports_float16=True, supports_bfloat16=True, supports_fp8=False)
-_CONTEXT = _Stub(device=_DEVICE)
-_NVVM = _Stub(data_layout=DATA_LAYOUT, get_ir_version=lambda: (2, 0, 3, 2), get_version=lambda: (2, 0))
-
-
-@contextlib.contextmanager
-def without_device() -> Iterator[None]:
-    """Inside, numba compiles for COMPUTE_CAPABILITY and asks neither driver nor libNVVM. Restores everything on exit.
-
-    Device functions are compiled with line information into overload tables of our own: nothing made here is left in the
-    learner's dispatchers, where a real GPU would find it, and nothing made for a GPU is taken from there.
-    """
-    import numba.cuda.api as api
-    from numba.cuda.cudadrv import nvvm
-    from numba.cuda.dispatcher import CUDADispatcher
-
-    lent: dict[Any, OrderedDict] = {}
-    compile_device = getattr(CUDADispatcher.compile_device, "__wrapped__", CUDADispatcher.compile_device)
-
-    def compile_device_here(self: Any, args: tuple, return_type: Any = None) -> Any:
-        if self not in lent:
-            lent[self] = self.overloads
-            self.overloads = _DEVICE_OVERLOADS.setdefault(self, OrderedDict())
-        options, self.targetoptions = self.targetoptions, {**self.targetoptions, "lineinfo": True}
-        try:
-            return compile_device(self, args, return_type)
-        finally:
-            self.targetoptions = options
-
-    with _LOCK, numba_lock(), contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(api, "current_context", lambda devnum=None: _CONTEXT))
-        stack.enter_context(replaced(nvvm, "NVVM", lambda: _NVVM))
-        _repair_min_max()
-        stack.enter_context(replaced(CUDADispatcher, "compile_device", compile_device_here))
-        try:
-            yield
-        finally:
-            for dispatcher, overloads in lent.items():
-                dispatcher.overloads = overloads
-
-
-def numba_lock() -> Any:
-    """numba's own compiler lock (numba-cuda has one of its own)."""
-    return _dispatcher_module().global_compiler_lock
-
-
-@contextlib.contextmanager
-def replaced(holder: Any, name: str, value: Any) -> Iterator[None]:
-    """`holder.name` is `value` inside; afterwards what it was."""
-    missing = object()
-    before = vars(holder).get(name, missing)
-    setattr(holder, name, value)
-    try:
-        yield
-    finally:
-        if before is missing:
-            delattr(holder, name)
-        else:
-            setattr(holder, name, before)
-
-
-_REPAIRED = False
-
-
-def _repair_min_max() -> None:
-    """numba's built-in numba.cuda picks the CPU's max(*x) overload, which its CUDA pipeline cannot compile.
-
-    Scalars and tuples get templates of the CUDA target, as numba-cuda has them. Installed at the first compilation, into
-    numba's CUDA target only. float32 and float64 pairs keep numba's own __nv_fmax lowering.
-    """
-    global _REPAIRED
-    if _REPAIRED or front_end() == "numba-cuda":
-        return
-    _REPAIRED = True
-    from numba.core import cgutils, types
-    from numba.core.imputils import Registry as Lowerings
-    from numba.core.typing.templates import AbstractTemplate, Registry, signature
-    from numba.cpython.builtins import do_minmax
-    from numba.cuda.descriptor import cuda_target
-
-    typings, lowerings = Registry(), Lowerings()
-    ordered = (types.Number, types.NPDatetime, types.NPTimedelta)
-
-    def install(function: Any, compare: Any) -> None:
-        class MinMax(AbstractTemplate):
-            key = function
-            metadata = {"target": "cuda"}
-
-            def generic(self, args: tuple, kws: dict) -> Any:
-                is_tuple = len(args) == 1 and isinstance(args[0], types.BaseTuple)
-                kinds = list(args[0]) if is_tuple else args
-                if kws or not kinds or not all(isinstance(kind, ordered) for kind in kinds) or kinds is args and len(args) < 2:
-                    return None
-                result = self.context.unify_types(*kinds)
-                return None if result is None else signature(result, *args)
-
-        typings.register_global(function)(MinMax)
-
-        @lowerings.lower(function, types.BaseTuple)
-        def of_tuple(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            return do_minmax(context, builder, list(sig.args[0]), cgutils.unpack_tuple(builder, args[0]), compare)
-
-        @lowerings.lower(function, types.VarArg(types.Any))
-        def of_scalars(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            return do_minmax(context, builder, sig.args, args, compare)
-
-    install(max, operator.gt)
-    install(min, operator.lt)
-    for context, registry in ((cuda_target.typing_context, typings), (cuda_target.target_context, lowerings)):
-        context.refresh()
-        context.install_registry(registry)
-
-
-# ------------------------------------------------------------------------------------------------------------ type errors
-
-
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_SIGNATURE = re.compile(r"No implementation of function Function\(<.*?>\) found for signature:\s*>>> (.*)")
-_END = re.compile(
-    r"^\s*(There are \d+ candidate|Enable logging|This is not usually|To see Python|https?://|For more information)", re.MULTILINE
-)
-_OBJECTION = re.compile(r"raised a specific error:\s*(?:\w+: )?(.+)")
-_NOISE = re.compile(r"^(Failed in \w+ mode pipeline|During: |Unsupported functionality was found|raised from|<source elided>|\^)")
-
-
-def _type_error(error: Exception, dispatcher: Any, arg_types: tuple) -> KernelTypeError:
-    """numba's message cut down to what is wrong, at which line of the learner's, and what to try."""
-    text = _ANSI.sub("", str(error)) or type(error).__name__
-    kernel = dispatcher.py_func.__code__
-    file, line = _learners_place(text, error) or (kernel.co_filename, kernel.co_firstlineno)
-    names, _ = argument_names(dispatcher)
-    types = ", ".join(f"{n}: {t}" for n, t in zip(names, arg_types, strict=False))
-    source = linecache.getline(file, line).strip()
-    shown = f"\n    {source}" if source else ""
-    hint = _hint(text, dispatcher.py_func, source)
-    said = "\n".join(filter(None, (_first_words(text), hint)))
-    message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{said}'
-    kind: Any = type(error)
-    result = _error_class(kind)(message, file=file, line=line)
-    result.args = (message,)  # numba's constructor may have coloured it
-    return result
-
-
-@functools.cache
-def _error_class(kind: Any) -> type[KernelTypeError]:
-    """KernelTypeError that is also numba's own error, for scripts that catch that one."""
-    if not any(base.__name__ == "NumbaError" for base in kind.__mro__):
-        return KernelTypeError
-    return type("KernelTypeError", (KernelTypeError, kind), {"__module__": KernelTypeError.__module__})
-
-
-def _learners_place(text: str, error: BaseException) -> tuple[str, int] | None:
-    """The first place named in numba's message, else in its traceback, that is not inside a package: innermost first."""
-    for found in _PLACE.finditer(text):
-        name = found["file"]  # numba prints it relative to the working folder
-        path = name if name.startswith("<") else os.path.abspath(name)
-        if _is_learners(path):
-            return path, int(found["line"])
-    chain: list[BaseException] = [error]
-    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
-        chain.append(before)
-    for link in reversed(chain):
-        for frame, _ in reversed(list(traceback.walk_tb(link.__traceback__))):
-            for holder in (frame.f_locals.get(name) for name in ("inst", "expr", "constraint", "self")):
-                loc = getattr(holder, "loc", None)
-                if loc is not None and getattr(loc, "line", None) and _is_learners(str(loc.filename)):
-                    return str(loc.filename), int(loc.line)
-    return None
-
-
-def _is_learners(path: str) -> bool:
-    return "site-packages" not in path and not path.startswith("<unknown")
-
-
-def _first_words(text: str) -> str:
-    """At most four lines of what numba says, without its candidates (but with what one of them objects to), advice, locations."""
-    objection = _OBJECTION.search(text)
-    text = re.sub(r"Literal\[\w+\]\((.*?)\)", r"\1", _SIGNATURE.sub(r"No implementation of \1", text))
-    end = _END.search(text)
-    lines = [line.strip() for line in text[: end.start() if end else None].splitlines()]
-    kept: list[str] = []
-    for line in lines:
-        if _PLACE.search(line):
-            break
-        if line and not _NOISE.match(line):
-            kept.append(line)
-    return "\n".join(kept[:3] + ([objection[1].strip()] if objection else kept[3:4]))
-
-
-_HINTS = (  # (pattern in numba's message, pattern in the source line, what to try); the first that fits wins
-    (r"array\(.*int\d+, class", r"(shared|local)\.array", "The size of a shared or local array must be a compile-time constant: "
-     "a literal, a global or a closure variable; or 0, for dynamic shared memory."),
-    (r"No conversion from .* to none", r"return|yield", "A kernel cannot return a value: write the result into an array argument."),
-    (r"readonly array", "", "The array is read-only (array.flags.writeable is False)."),
-    (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),
-    (r"Cannot unify", "", "One variable holds two types; give it one, for example np.float32(0)."),
-    (r"exception_match", "", "Kernels cannot catch exceptions."),
-    (r"of type (list|set|dict)|ListType|reflected list", "", "Kernels have no lists; use cuda.local.array or cuda.shared.array."),
-    (r"Cannot determine Numba type of <class 'function'>", "", "Functions called by a kernel need @cuda.jit(device=True)."),
-)  # fmt: skip
-
-
-def _hint(text: str, function: Any, source: str) -> str:
-    unknown = re.search(r"NameError: name '(\w+)' is not defined", text)
-    if unknown:
-        known = (*function.__code__.co_varnames, *function.__globals__)
-        near = difflib.get_close_matches(unknown[1], known, n=1)
-        return f"Did you mean {near[0]!r}?" if near else ""
-    return next((hint for said, at, hint in _HINTS if re.search(said, text) and re.search(at, source)), "")

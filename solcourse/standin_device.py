@@ -1,0 +1,184 @@
+"""The stand-in's device, context, stream and event: numba's objects, with published figures and nothing to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from solcourse import standin_memory as memory
+from solcourse.errors import SolcourseError
+from solcourse.hardware import Device
+from solcourse.simt import frontend
+
+KIB = 1024
+
+
+class StandInDevice:
+    """numba's Device object, with the figures of a hardware.Device. Attributes are CUDA's, upper case."""
+
+    id = 0
+    supports_float16 = True
+
+    def __init__(self, figures: Device):
+        major, minor = (int(part) for part in figures.cc.split("."))
+        self.figures = figures
+        self.name = f"{figures.name} (solcourse engine)"
+        self.compute_capability = (major, minor)
+        self.supports_bfloat16 = (major, minor) >= (8, 0)
+        self.supports_fp8 = (major, minor) >= (8, 9)
+        self.uuid = "GPU-00000000-0000-0000-0000-000000000000"
+        self.attributes = {
+            "COMPUTE_CAPABILITY_MAJOR": major,
+            "COMPUTE_CAPABILITY_MINOR": minor,
+            "MULTIPROCESSOR_COUNT": figures.sms,
+            "WARP_SIZE": 32,
+            "CLOCK_RATE": int(figures.boost_mhz * 1000),
+            "L2_CACHE_SIZE": figures.l2_bytes,
+            "TOTAL_CONSTANT_MEMORY": 64 * KIB,
+            "MAX_THREADS_PER_BLOCK": frontend.MAX_BLOCK_THREADS,
+            "MAX_THREADS_PER_MULTI_PROCESSOR": figures.max_threads_sm,
+            "MAX_BLOCKS_PER_MULTIPROCESSOR": figures.max_blocks_sm,
+            "MAX_REGISTERS_PER_BLOCK": figures.regs32_sm,
+            "MAX_REGISTERS_PER_MULTIPROCESSOR": figures.regs32_sm,
+            "MAX_SHARED_MEMORY_PER_BLOCK": 48 * KIB,
+            "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": figures.smem_max_kib_block * KIB,
+            "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": figures.smem_max_kib_sm * KIB,
+            "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": figures.fp32_lanes_sm // figures.fp64_lanes_sm,
+            "CONCURRENT_KERNELS": 1,
+            "COOPERATIVE_LAUNCH": 1,
+            "CAN_MAP_HOST_MEMORY": 1,
+            "UNIFIED_ADDRESSING": 1,
+            "MANAGED_MEMORY": 1,
+            **dict.fromkeys(("KERNEL_EXEC_TIMEOUT", "TCC_DRIVER", "PCI_DEVICE_ID", "PCI_BUS_ID", "PCI_DOMAIN_ID", "INTEGRATED"), 0),
+            **{f"MAX_BLOCK_DIM_{axis}": limit for axis, limit in zip("XYZ", frontend.MAX_BLOCK, strict=True)},
+            **{f"MAX_GRID_DIM_{axis}": limit for axis, limit in zip("XYZ", frontend.MAX_GRID, strict=True)},
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        attributes = self.__dict__.get("attributes", {})
+        if name in attributes:
+            return attributes[name]
+        raise AttributeError(f"the engine's stand-in for a {self.figures.name} does not know the device attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<CUDA device 0 '{self.name}'>"
+
+    def __enter__(self) -> StandInDevice:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def get_primary_context(self) -> Context:
+        return Context(self)
+
+    def reset(self) -> None: ...
+
+
+class Stream:
+    """Launches are synchronous: a stream has nothing to wait for."""
+
+    handle = 0
+
+    def synchronize(self) -> None: ...
+
+    @contextlib.contextmanager
+    def auto_synchronize(self) -> Iterator[Stream]:
+        yield self
+
+    def add_callback(self, callback: Callable[[Any, int, Any], None], arg: Any = None) -> None:
+        callback(self, 0, arg)
+
+    def async_done(self) -> asyncio.Future:
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(self)
+        return future
+
+    def __int__(self) -> int:
+        return 0
+
+
+class Event:
+    """Records the host's clock. elapsed_time is the engine's time on this CPU: it says nothing about a GPU, and warns so."""
+
+    def __init__(self) -> None:
+        self.recorded_s: float | None = None
+
+    def record(self, stream: Any = 0) -> None:
+        self.recorded_s = time.perf_counter()
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None: ...
+
+    def wait(self, stream: Any = 0) -> None: ...
+
+    def elapsed_time(self, other: Event) -> float:
+        """Milliseconds of CPU time from this event to `other`."""
+        if self.recorded_s is None or other.recorded_s is None:
+            raise SolcourseError("an event was never recorded: call event.record() before and after the work")
+        warnings.warn("CUDA events time the CPU engine here, not a GPU; sol.profile(...) predicts GPU time.", stacklevel=3)
+        return (other.recorded_s - self.recorded_s) * 1e3
+
+
+class Context:
+    """numba's current context."""
+
+    def __init__(self, device: StandInDevice):
+        self.device = device
+
+    def memalloc(self, nbytes: int) -> memory.Memory:
+        return memory.Memory(memory.allocate(nbytes))
+
+    def memallocmanaged(self, nbytes: int, attach_global: bool = True) -> np.ndarray:
+        return memory.allocate(nbytes)
+
+    def memhostalloc(self, nbytes: int, mapped: bool = False, portable: bool = False, wc: bool = False) -> np.ndarray:
+        return memory.allocate(nbytes)
+
+    def mempin(self, owner: np.ndarray, pointer: Any, size: int, mapped: bool = False) -> memory.Memory:
+        return memory.Memory.of_host(owner)
+
+    def create_stream(self) -> Stream:
+        return Stream()
+
+    get_default_stream = get_legacy_default_stream = get_per_thread_default_stream = create_stream
+
+    def create_external_stream(self, pointer: int) -> Stream:
+        return Stream()
+
+    def create_event(self, timing: bool = True) -> Event:
+        return Event()
+
+    def get_memory_info(self) -> tuple[int, int]:
+        total = int(self.device.figures.dram_gb * 1e9)
+        return total, total
+
+    def get_active_blocks_per_multiprocessor(self, kernel: Any, block: int, shared_bytes: int = 0, flags: Any = None) -> int:
+        from solcourse.occupancy import occupancy
+
+        static = getattr(kernel, "shared_mem_per_block", 0)
+        return occupancy(self.device.figures, block, 32, shared_bytes + static).blocks_per_sm
+
+    def get_max_potential_block_size(
+        self, func: Any, b2d_func: Any, memsize: int, blocksizelimit: int, flags: Any = None
+    ) -> tuple[int, int]:
+        """(blocks that fill the device, threads per block): the largest block that divides an SM's threads."""
+        threads = next(n for n in range(min(blocksizelimit, 1024), 0, -32) if self.device.figures.max_threads_sm % n == 0)
+        return self.device.figures.sms * (self.device.figures.max_threads_sm // threads), threads
+
+    @contextlib.contextmanager
+    def defer_cleanup(self) -> Iterator[None]:
+        yield
+
+    def synchronize(self) -> None: ...
+    def prepare_for_use(self) -> None: ...
+    def push(self) -> None: ...
+    def pop(self) -> None: ...
+    def reset(self) -> None: ...
