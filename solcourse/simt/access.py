@@ -54,8 +54,9 @@ def _memo(size: int, flags: int, offsets: str = "%off") -> str:
     code = f"  %ref = extractelement {V64} {offsets}, i64 0\n  %second = extractelement {V64} {offsets}, i64 1\n"
     code += "  %step = sub i64 %second, %ref\n  %align = and i64 %ref, 127\n  %m.64 = zext i32 %m to i64\n"
     code += "  %align.up = shl i64 %align, 32\n  %key = or i64 %align.up, %m.64\n"
-    code += "  %step.h = mul i64 %step, 40503\n  %h0 = add i64 %key, %step.h\n  %h1 = mul i64 %h0, -7046029254386353131\n"
-    code += f"  %h = lshr i64 %h1, {64 - MEMO_WAYS.bit_length() + 1}\n"
+    # the way: the alignment, moved by a hash of step and mask, so that different alignments never compete
+    code += "  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
+    code += f"  %h2 = lshr i64 %align, 2\n  %h3 = add i64 %h1, %h2\n  %h = and i64 %h3, {MEMO_WAYS - 1}\n"
     code += at("memo.at", "%t", THREAD["memo"]) + "  %memo = load ptr, ptr %memo.at, !invariant.load !0\n"
     code += f"  %site.64 = zext i32 %site to i64\n  %way0 = mul i64 %site.64, {MEMO_WAYS}\n  %way = add i64 %way0, %h\n"
     code += f"  %e.off = mul i64 %way, {MEMO_BYTES}\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
@@ -76,19 +77,62 @@ def _memo_bounds() -> str:
     )
 
 
-def _record(store: bool, offset: str = "%ref") -> str:
-    """Marks the words of each line as read or written and appends the lines to the Trace; ends in block %recorded."""
-    code = f"  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 {offset}, 7\n"
+CHUNK = 8  # lines handled at a time where an access touches several
+_C64, _C32, _C1 = f"<{CHUNK} x i64>", f"<{CHUNK} x i32>", f"<{CHUNK} x i1>"
+_COUNT_UP = "<" + ", ".join(f"i64 {k}" for k in range(CHUNK)) + ">"
+
+
+def _splat8(name: str, value: str, t: str = "i64") -> str:
+    return (
+        f"  %{name}.one = insertelement <{CHUNK} x {t}> poison, {t} {value}, i64 0\n"
+        f"  %{name} = shufflevector <{CHUNK} x {t}> %{name}.one, <{CHUNK} x {t}> poison, <{CHUNK} x i32> zeroinitializer\n"
+    )
+
+
+def _record(store: bool) -> str:
+    """Marks the words of each line of %e as read or written and appends the lines to the Trace; from %go to %recorded."""
+    code = "  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n  %nl.64 = zext i32 %nl to i64\n"
     for name in ("read", "written"):
         code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
     code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n  %bline = add i64 %line0, %bl\n"
-    code += "  %bline.up = shl i64 %bline, 32\n  %nl.64 = zext i32 %nl to i64\n"
-    code += _trace_cursor("%nl.64")
-    code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %go ], [ %i1, %rec.head ]\n"
-    code += "  %w.at = getelementptr i64, ptr %e.line, i64 %i\n  %w = load i64, ptr %w.at\n  %wm = trunc i64 %w to i32\n"
-    code += "  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(store)
-    code += "  %tw = add i64 %w, %bline.up\n  %i1 = add i64 %i, 1\n  %dst.i = getelementptr i64, ptr %dst, i64 %i1\n  store i64 %tw, ptr %dst.i\n"
-    return code + "  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %recorded\nrecorded:\n"
+    code += "  %single = icmp eq i32 %nl, 1\n  br i1 %single, label %rec.one, label %rec.many\nrec.one:\n"
+    code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(store)
+    code += "  br label %rec.trace\nrec.many:\n" + _splat8("bl.v", "%bl") + _splat8("nl.v", "%nl.64")
+    code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.head ]\n"
+    code += f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {_C64}, ptr %ws.at, align 64\n  %wms = trunc {_C64} %ws to {_C32}\n"
+    code += f"  %wds = ashr {_C64} %ws, splat (i64 32)\n  %ids = add {_C64} %wds, %bl.v\n" + _splat8("i.v", "%i")
+    code += f"  %nth = add {_C64} %i.v, {_COUNT_UP}\n  %there = icmp ult {_C64} %nth, %nl.v\n" + _mark_many(store)
+    code += f"  %i1 = add i64 %i, {CHUNK}\n  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %rec.trace\nrec.trace:\n"
+    return code + _trace_lines()
+
+
+def _trace_lines() -> str:
+    """The lines of %e into the Trace, based at line %bline; ends in block %recorded."""
+    code = _trace_cursor("%nl.64") + "traced:\n  %bline.up = shl i64 %bline, 32\n" + _splat8("up.v", "%bline.up")
+    code += "  %body = getelementptr i64, ptr %cur, i64 1\n  br label %tr.head\ntr.head:\n  %j = phi i64 [ 0, %traced ], [ %j1, %tr.head ]\n"
+    code += f"  %src = getelementptr i64, ptr %e.line, i64 %j\n  %tws = load {_C64}, ptr %src, align 64\n  %tw = add {_C64} %tws, %up.v\n"
+    code += f"  %to = getelementptr i64, ptr %body, i64 %j\n  store {_C64} %tw, ptr %to, align 8\n"
+    return code + f"  %j1 = add i64 %j, {CHUNK}\n  %tr.more = icmp ult i64 %j1, %nl.64\n  br i1 %tr.more, label %tr.head, label %recorded\nrecorded:\n"
+
+
+def _mark_many(store: bool) -> str:
+    """_mark for CHUNK different lines at once."""
+    gather, scatter = f"@llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0", f"@llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0"
+    code = f"  %wr.ps = getelementptr i32, ptr %written, {_C64} %ids\n"
+    code += f"  %wr.s = call {_C32} {gather}(<{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
+    if store:
+        code += f"  %wr.news = or {_C32} %wr.s, %wms\n"
+        return code + f"  call void {scatter}({_C32} %wr.news, <{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there)\n"
+    code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
+    code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
+    code += f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
+    return code + f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there)\n"
+
+
+RECORD_DECLARATIONS = (
+    f"declare {_C32} @llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0(<{CHUNK} x ptr>, i32, {_C1}, {_C32})\n"
+    f"declare void @llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0({_C32}, <{CHUNK} x ptr>, i32, {_C1})\n"
+)
 
 
 def _mark(store: bool) -> str:
@@ -100,18 +144,15 @@ def _mark(store: bool) -> str:
 
 
 def _trace_cursor(count: str) -> str:
-    """Where this request's words go (%dst: the Trace, or a dummy when it is off or full); header written, cursor moved."""
+    """Moves the cursor, also past the end; goes to %traced with the header written at %cur, or to %recorded when the Trace is off or full."""
     code = at("cur.at", "%t", THREAD["trace"]) + "  %cur = load ptr, ptr %cur.at\n"
     code += at("lim.at", "%t", THREAD["trace_end"]) + "  %lim = load ptr, ptr %lim.at\n"
+    code += f"  %take = add i64 {count}, 1\n  %stop = getelementptr i64, ptr %cur, i64 %take\n  store ptr %stop, ptr %cur.at\n"
+    code += "  %on = icmp ule ptr %stop, %lim\n  br i1 %on, label %header, label %recorded\nheader:\n"
     code += at("warp.at", "%t", THREAD["warp"]) + "  %warp = load i64, ptr %warp.at\n"
-    code += at("words.at", "%t", THREAD["words"]) + "  %words.n = load i64, ptr %words.at\n"
-    code += at("dummy.at", "%t", THREAD["dummy"]) + "  %dummy = load ptr, ptr %dummy.at, !invariant.load !0\n"
-    code += f"  %take = add i64 {count}, 1\n  %stop = getelementptr i64, ptr %cur, i64 %take\n  %on = icmp ule ptr %stop, %lim\n"
-    code += "  %dst = select i1 %on, ptr %cur, ptr %dummy\n  %cur.new = select i1 %on, ptr %stop, ptr %cur\n  store ptr %cur.new, ptr %cur.at\n"
-    code += "  %words.new = add i64 %words.n, %take\n  store i64 %words.new, ptr %words.at\n"
     code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
-    code += f"  %hd0 = or i64 %site.up, %warp.up\n  %hd1 = or i64 %hd0, {count}\n  %hd = or i64 %hd1, {-(2**63)}\n  store i64 %hd, ptr %dst\n"
-    return code
+    code += f"  %hd0 = or i64 %site.up, %warp.up\n  %hd1 = or i64 %hd0, {count}\n  %hd = or i64 %hd1, {-(2**63)}\n  store i64 %hd, ptr %cur\n"
+    return code + "  br label %traced\n"
 
 
 def pointer_vector(offsets: str, name: str = "ptrs") -> str:
@@ -195,11 +236,7 @@ def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
         code += f"  %voff = add {V64} %voff0, {lanes('i64', [4 * k for k in range(32)])}\n"
         code += _memo(size, LOCAL, "%voff") + "  br label %go\ngo:\n  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n"
         code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at\n  %bline = add i64 %line0, %bl\n"
-        code += "  %bline.up = shl i64 %bline, 32\n  %nl.64 = zext i32 %nl to i64\n" + _trace_cursor("%nl.64")
-        code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %go ], [ %i1, %rec.head ]\n"
-        code += "  %w.at = getelementptr i64, ptr %e.line, i64 %i\n  %w = load i64, ptr %w.at\n  %tw = add i64 %w, %bline.up\n"
-        code += "  %i1 = add i64 %i, 1\n  %dst.i = getelementptr i64, ptr %dst, i64 %i1\n  store i64 %tw, ptr %dst.i\n"
-        code += "  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %recorded\nrecorded:\n"
+        code += "  %nl.64 = zext i32 %nl to i64\n" + _trace_lines()
     code += f"  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
     vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
     if op == "load":
@@ -222,7 +259,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
         code += _mark(False) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
         code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
-        code += _trace_cursor("1") + "  %dst.1 = getelementptr i64, ptr %dst, i64 1\n  store i64 %tw, ptr %dst.1\n"
+        code += _trace_cursor("1") + "traced:\n  %dst.1 = getelementptr i64, ptr %cur, i64 1\n  store i64 %tw, ptr %dst.1\n  br label %recorded\nrecorded:\n"
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
         code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"
         code += "  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, 24\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
@@ -249,7 +286,7 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
         code += f"  store <32 x {t}> %c, ptr %cs, align 64\n"
     if counters and space == "global":
         code += at("stamp.at", "%a", ALLOC["stamp"]) + "  %stamps = load ptr, ptr %stamp.at\n" + at("count.at", "%a", ALLOC["count"]) + "  %counts = load ptr, ptr %count.at\n"
-        code += at("wn.at", "%t", THREAD["words"]) + "  %wn = load i64, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
+        code += at("wn.at", "%t", THREAD["words"]) + "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
     code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + ("recorded" if counters and space == "global" else "known" if counters else "fine")
     code += " ], [ %rest, %tail ]\n  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"
     code += "  %minus = sub i32 %from, 1\n  %rest = and i32 %from, %minus\n"

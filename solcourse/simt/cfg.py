@@ -40,6 +40,7 @@ class Cfg:
     live_in: list[set[str]]
     cross: set[str]  # SSA names that are read in another block than the one that defines them (phis included)
     defs: dict[str, Instr]
+    leaders: list[int]  # per block, the first block that runs exactly when it does, with the same lanes
 
 
 def is_barrier(i: Instr) -> bool:
@@ -64,7 +65,8 @@ def build(function: Function, sources) -> Cfg:
         posts = tuple(n.succs[0] for n in nodes if n.term.op == BARRIER)
         waiting = _waiting(nodes, branches, posts)
     cross = _cross(nodes, defs)
-    return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs)
+    leaders = _leaders(nodes, dom) if lockstep else list(range(len(nodes)))
+    return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs, leaders)
 
 
 def _split(function: Function) -> list[Node]:
@@ -254,6 +256,28 @@ def _post_dominators(nodes: list[Node]) -> list[int | None]:
         for s in node.succs or [n]:
             reverse[s].append(k)
     return _dominators(n + 1, n, reverse)[0]
+
+
+def _leaders(nodes: list[Node], post: list[int | None]) -> list[int]:
+    """Blocks a, b with a dominating b, b post-dominating a and the same loops around run together: count only the first."""
+    idom, _ = _dominators(len(nodes), 0, [n.succs for n in nodes])
+
+    def above(table: list[int | None], a: int, b: int) -> bool:
+        while table[b] is not None and table[b] != b:
+            b = table[b]  # type: ignore[assignment]
+            if a == b:
+                return True
+        return False
+
+    leaders = list(range(len(nodes)))
+    for b in range(len(nodes)):
+        d = b
+        while d != 0 and idom[d] is not None:
+            d = idom[d]  # type: ignore[assignment]
+            if nodes[d].loops == nodes[b].loops and above(post, b, d):
+                leaders[b] = leaders[d]
+                break
+    return leaders
 
 
 def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bool) -> tuple[set[str], set[int]]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from solcourse.errors import UnsupportedKernel
 from solcourse.simt import cfg as cfg_
-from solcourse.simt import costs, driver, ops, runtime
+from solcourse.simt import access, costs, driver, ops, runtime
 from solcourse.simt.emit import Emitter, Plan
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, parse_module, type_text
@@ -46,6 +46,7 @@ class Compiled:
     registers_live: int
     constants: dict[str, tuple[int, int]]  # address, bytes of each global constant
     uniform_sites: frozenset[int]
+    leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
     array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
     keep: tuple  # the JIT engine
 
@@ -200,6 +201,8 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
     declared["simt_stray"] = "declare void @simt_stray(ptr, i64, i32, i32) cold"
     if any(n.startswith("permute") for n in e.helpers) and e.wide:
         declared["vperm"] = "declare <16 x i32> @llvm.x86.avx512.vpermi2var.d.512(<16 x i32>, <16 x i32>, <16 x i32>)"
+    if e.counters:
+        declared["record"] = access.RECORD_DECLARATIONS
     helpers = "\n".join(h.replace("alwaysinline {", "alwaysinline #0 {").replace("noinline {", "noinline #0 {") for h in e.helpers.values())
     return "\n".join((*globals_, *declared.values(), helpers, warp, driver.text(e.plan, bool(e.counters))))
 
@@ -254,6 +257,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         registers_live=_pressure(nodes, graph),
         constants=constants,
         uniform_sites=frozenset(plan.uniform_sites),
+        leaders=np.array(graph.leaders, np.int64),
         array_bytes={roots.array_name((k, n)): (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0) for k, n in plan.rows if k in ("shared", "local")},
         keep=(engine,),
     )

@@ -37,7 +37,7 @@ MEMO = {
     "pattern": 64, "line": 320,
 }  # fmt: skip
 MEMO_BYTES = 320 + 8 * 64
-MEMO_WAYS = 8
+MEMO_WAYS = 32  # one per 4-byte alignment within a line: a column walk meets them all
 KIND_GATHER, KIND_UNIT, KIND_SAME = 0, 1, 2
 
 TOTALS_BYTES = 24  # per site: sectors, wavefronts, conflicts

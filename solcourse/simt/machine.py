@@ -6,18 +6,20 @@ import os
 import struct
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
+from solcourse.simt.access import CHUNK
 from solcourse.simt.arguments import BoundArguments
 from solcourse.simt.compiler import Compiled, call
 from solcourse.simt.layout import (
     ALLOC, ALLOC_BYTES, LAUNCH, LAUNCH_BYTES, MEMO_BYTES, MEMO_WAYS, THREAD, THREAD_BYTES, TRACED_BYTES,
 )  # fmt: skip
-from solcourse.simt.observe import ROW
+from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
 
 TRACE_WORDS = 1 << 22  # bound of the Trace: 32 MiB of line words; beyond it whole blocks are left out
@@ -50,6 +52,67 @@ def _aligned(nbytes: int, zero: bool = True) -> np.ndarray:
     return raw[start : start + nbytes]
 
 
+class Memory:
+    """Blocks of memory kept for the next launch: fresh pages cost more than most launches do."""
+
+    KEEP_BYTES = 256 << 20
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}
+        self._kept = 0
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int, zero: bool = True) -> np.ndarray:
+        """At least nbytes, 64-byte aligned; zeroed unless zero=False."""
+        size = 1 << max(12, (nbytes - 1).bit_length())
+        with self._lock:
+            if self._free.get(size):
+                self._kept -= size
+                block = self._free[size].pop()
+            else:
+                return _aligned(size, zero)
+        if zero:
+            block[:nbytes] = 0
+        return block
+
+    def give(self, blocks: list[np.ndarray]) -> None:
+        with self._lock:
+            for b in blocks:
+                if self._kept + len(b) <= self.KEEP_BYTES:
+                    self._kept += len(b)
+                    self._free.setdefault(len(b), []).append(b)
+
+
+MEMORY = Memory()
+
+
+class RecordedTrace(Trace):
+    """A Trace still in the workers' buffers; put together when it is first read, buffers given back when it is dropped."""
+
+    def __init__(self, crew: list[_Thread]):
+        self.__dict__["_parts"] = [(w.words, w.traced[: w["blocks_count"]].copy(), w["trace_base"]) for w in crew]
+        weakref.finalize(self, MEMORY.give, [w.words_block for w in crew])
+
+    @cached_property
+    def _made(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return _assemble(self._parts)
+
+    @property
+    def blocks(self) -> np.ndarray:  # type: ignore[override]
+        return self._made[0]
+
+    @property
+    def offsets(self) -> np.ndarray:  # type: ignore[override]
+        return self._made[1]
+
+    @property
+    def words(self) -> np.ndarray:  # type: ignore[override]
+        return self._made[2]
+
+    def __reduce__(self):
+        return Trace, (self.blocks, self.offsets, self.words)
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=64, thread_name_prefix="simt")
@@ -65,7 +128,8 @@ class _Thread:
     def __init__(self, c: Compiled, launch: np.ndarray, rows: np.ndarray, warps: int, shared_bytes: int, counters: bool, traced: int):
         plan, sites, nodes = c.plan, len(c.program.sites), len(c.program.blocks)
         self.record = _aligned(THREAD_BYTES).view(np.int64)
-        self.memo = _aligned(max(1, sites) * MEMO_WAYS * MEMO_BYTES if counters else 64)
+        self.memo_bytes = max(1, sites) * MEMO_WAYS * MEMO_BYTES if counters else 64
+        self.memo = MEMORY.take(self.memo_bytes)
         self.totals = np.zeros((max(1, sites), 3), np.int64)
         self.exec = np.zeros((nodes, ROW), np.int64)
         self.shared = _aligned(shared_bytes + 64)
@@ -74,8 +138,10 @@ class _Thread:
         self.scratch = _aligned(WARP * 8)
         self.dummy = _aligned(8 * 80)
         self.rows = rows.copy()
-        self.words = np.empty(TRACE_WORDS if traced else 1, np.uint64)
-        self.traced = np.zeros((max(1, traced), TRACED_BYTES // 8), np.int64)
+        self.words_block = MEMORY.take(8 * (TRACE_WORDS + CHUNK), zero=False) if traced else _aligned(64)
+        self.words = self.words_block.view(np.uint64)
+        self.traced_block = MEMORY.take(max(1, traced) * TRACED_BYTES, zero=False)
+        self.traced = self.traced_block[: max(1, traced) * TRACED_BYTES].view(np.int64).reshape(-1, TRACED_BYTES // 8)
         put = {
             "launch": launch.ctypes.data, "exec": self.exec.ctypes.data, "exec_common": self.exec.ctypes.data,
             "shared": self.shared.ctypes.data, "local": self.local.ctypes.data, "saved": self.saved.ctypes.data,
@@ -87,6 +153,8 @@ class _Thread:
             self.record[THREAD[name] // 8] = value
 
     def __getitem__(self, name: str) -> int:
+        if name == "trace_base":
+            return self.words.ctypes.data
         return int(self.record[THREAD[name] // 8])
 
 
@@ -233,7 +301,7 @@ class _Maps:
                     if index not in maps:
                         lines = -(-a.nbytes // LINE_BYTES) + 1
                         words = -(-a.nbytes // 4) + 2 if self.atomics else 1
-                        maps[index] = (np.zeros(lines, np.uint32), np.zeros(lines, np.uint32), np.zeros(words, np.uint32), np.zeros(words, np.uint32))
+                        maps[index] = tuple(self._map(n) for n in (lines, lines, words, words))
                     for m, column in zip(maps[index], ("read", "written", "stamp", "count")):
                         row[ALLOC[column] // 8] = m.ctypes.data
             elif kind == "constant":
@@ -244,6 +312,11 @@ class _Maps:
         self.maps.append(maps)
         return table
 
+    def _map(self, n: int) -> np.ndarray:
+        block = MEMORY.take(4 * n)
+        self.keep.append(block)
+        return block[: 4 * n].view(np.uint32)
+
     def place_shared(self, worker: _Thread) -> None:
         plan = self.c.plan
         base = worker.shared.ctypes.data
@@ -252,12 +325,23 @@ class _Maps:
                 worker.rows[k, 0] = base + plan.shared_offsets[name]
                 worker.rows[k, 1] = plan.shared_sizes.get(name) or self.dynamic
 
+    def _touched(self, index: int) -> tuple[bool, bool]:
+        """Whether the kernel has loads, and stores or atomics, that can go to this allocation."""
+        names = {self.allocations[k].name for k in (index, *self.of_param) if k is not None and k == index} | {
+            n.lstrip("%").split(".")[0] for (kind, n), k in zip(self.c.plan.rows, self.of_param) if kind == "param" and k == index
+        }
+        sites = [s for s in self.c.program.sites if s.kind.startswith("global") and (s.array in names or " or " in s.array)]
+        return any(s.kind == "global_load" for s in sites), any(s.kind != "global_load" for s in sites)
+
     def totals(self) -> tuple[int, int, int]:
         """Distinct bytes read before written, distinct bytes written, most atomics on one address."""
         read = written = 0
         most = 0
         for index, first in self.maps[0].items() if self.maps else ():
-            for which in range(2):
+            reads, writes = self._touched(index)
+            for which, wanted in ((0, reads), (1, writes)):
+                if not wanted:
+                    continue
                 words = first[which]
                 for other in self.maps[1:]:
                     words = words | other[index][which]
@@ -279,7 +363,7 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         executions = executions + w.exec
         sites += w.totals
         if maps.counters and c.program.sites:
-            memo = w.memo.view(np.int64).reshape(len(c.program.sites), MEMO_WAYS, MEMO_BYTES // 8)
+            memo = w.memo[: w.memo_bytes].view(np.int64).reshape(len(c.program.sites), MEMO_WAYS, MEMO_BYTES // 8)
             sites += (memo[:, :, 0:1] * memo[:, :, 4:7]).sum(axis=1)
         if w["divergent"]:
             pair = (w["divergent"] >> 32) - 1, (w["divergent"] & 0xFFFFFFFF) - 1
@@ -295,30 +379,45 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         block, *rest, warp = errors[0]
         error = (*rest, block, warp)
     read, written, most = maps.totals() if maps.counters and not error else (0, 0, 0)
-    trace = _trace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
-    return Raw(executions, exec_rows[..., 0], sites, trace, read, written, most, divergent, error, stopped, [keep])
+    trace = RecordedTrace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
+    MEMORY.give([b for w in crew for b in (w.memo, w.traced_block)] + maps.keep)
+    warp_rows = exec_rows[..., EXECUTIONS]
+    if maps.counters:
+        count, masks = int(launch[LAUNCH["end"] // 8]), keep[1]
+        executions[0, EXECUTIONS] = count * len(masks)
+        executions[0, ACTIVE_LANES] = count * int(np.bitwise_count(masks).sum())
+        warp_rows[..., 0] = 1
+        executions[:, :DIVERGENT] = executions[c.leaders, :DIVERGENT]
+        warp_rows = warp_rows[..., c.leaders]
+    return Raw(executions, warp_rows, sites, trace, read, written, most, divergent, error, stopped, [keep])
 
 
-def _trace(crew: list[_Thread]) -> Trace:
+def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The longest run of traced blocks, from the first, that fits the bound: the same whatever thread ran which block."""
-    notes = np.concatenate([np.column_stack((w.traced[: w["blocks_count"]], np.full(w["blocks_count"], k))) for k, w in enumerate(crew)])
-    notes = notes[np.argsort(notes[:, 0], kind="stable")]
+    notes = np.concatenate([np.column_stack((n, np.full(len(n), k))) for k, (_, n, _) in enumerate(parts)])
+    if len(parts) > 1:
+        notes = notes[np.argsort(notes[:, 0], kind="stable")]
     if not len(notes):
-        return Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
-    together = np.flatnonzero(notes[:, 0] != notes[0, 0] + np.arange(len(notes)))
-    notes = notes[: together[0]] if len(together) else notes
+        return np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64)
+    gaps = np.flatnonzero(np.diff(notes[:, 0]) != 1)
+    notes = notes[: gaps[0] + 1] if len(gaps) else notes
     ends = np.cumsum(notes[:, 2])
     n = int(np.searchsorted(ends, TRACE_WORDS, side="right"))
     notes, ends = notes[:n], ends[:n]
-    words = np.empty(int(ends[-1]) if n else 0, np.uint64)
-    bases = np.array([w.words.ctypes.data for w in crew])
-    starts = (notes[:, 1] - bases[notes[:, 3]]) // 8
-    if len(crew) == 1 and n:
-        words = crew[0].words[int(starts[0]) : int(starts[0]) + len(words)].copy()
-    else:
-        for start, size, end, k in zip(starts.tolist(), notes[:, 2].tolist(), ends.tolist(), notes[:, 3].tolist()):
-            words[end - size : end] = crew[k].words[start : start + size]
-    return Trace(notes[:, 0].copy(), np.concatenate(([0], ends)).astype(np.int64), words)
+    offsets = np.concatenate(([0], ends)).astype(np.int64)
+    blocks = notes[:, 0].copy()
+    if not n:
+        return blocks, offsets, np.zeros(0, np.uint64)
+    starts = (notes[:, 1] - np.array([base for *_, base in parts])[notes[:, 3]]) // 8
+    words = np.empty(int(ends[-1]), np.uint64)
+    # blocks are handed out in chunks: copy what one worker traced in one go as one piece
+    follows = (notes[1:, 3] == notes[:-1, 3]) & (starts[1:] == starts[:-1] + notes[:-1, 2])
+    first = np.concatenate(([0], np.flatnonzero(~follows) + 1))
+    last = np.concatenate((first[1:], [n])) - 1
+    for a, b in zip(first.tolist(), last.tolist()):
+        size = int(offsets[b + 1] - offsets[a])
+        words[offsets[a] : offsets[b + 1]] = parts[notes[a, 3]][0][starts[a] : starts[a] + size]
+    return blocks, offsets, words
 
 
-__all__ = ["Raw", "launch_grid", "threading"]
+__all__ = ["Raw", "launch_grid"]

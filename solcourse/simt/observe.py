@@ -7,9 +7,11 @@ ROW = 3  # int64 per basic block
 
 
 class BlockCounter:
-    """Counts executions and active lanes of each basic block, and the branches whose lanes disagreed."""
+    """Counts executions and active lanes of each leading basic block (cfg.leaders), and the branches whose lanes disagreed."""
 
     def on_block(self, e, k: int) -> None:
+        if k == 0 or e.cfg.leaders[k] != k:  # the entry runs once per warp; others follow their leader
+            return
         lanes = e.call("llvm.ctpop.i32", "i32", [("i32", e.mask())])
         _add(e, k, EXECUTIONS, "1")
         _add(e, k, ACTIVE_LANES, e.op(f"zext i32 {lanes} to i64"))
