@@ -328,11 +328,11 @@ def speed_of_light(kernel: Any = None) -> Panel:
 
     def line(settings: Mapping[str, Any]) -> str:
         if settings["operation"] == "polynomial":
-            return f"{settings['degree']} x  total = total * x + c        2 FLOPs each, on 8 bytes per element"
+            return f"{settings['degree']} x total = total * x + c    # 2 FLOPs each, on 8 bytes per element"
         return {"copy": "out[i] = x[i]", "saxpy": "out[i] = a * x[i] + y[i]"}[settings["operation"]]
 
     def access(settings: Mapping[str, Any], report: Any) -> str:
-        return sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes)
+        return request_made(report, [4 * lane for lane in range(32)], 4, "One warp's read: 32 lanes, 4 bytes each")
 
     def label(settings: Mapping[str, Any]) -> str:
         return f"degree {settings['degree']}" if settings["operation"] == "polynomial" else settings["operation"]
@@ -377,7 +377,7 @@ class Frame:
     @property
     def html(self) -> str:
         """The pictures with the line of code above and the values in words below."""
-        code = f'<code class="sol-line" style="font-size:1.05em">{html.escape(self.line)}</code>'
+        code = f'<code class="sol-line" style="font-size:1.05em;white-space:pre-wrap">{html.escape(self.line)}</code>'
         values = f'<p class="sol-values" role="status" style="margin:4px 0;line-height:1.45">{html.escape(self.values)}</p>'
         return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, ["roofline"], values)}</div>'
 

@@ -72,7 +72,9 @@ def panel_state(page) -> tuple[float, str, str]:
     """(SOL score, label of the sector map, words) of the coalescing panel."""
     root = page.locator(".sol-dashboard").first
     root.scroll_into_view_if_needed()  # JupyterLab empties cells that are out of sight
-    words = root.locator(".sol-values").inner_text()
+    values = root.locator(".sol-values", has_text="SOL score")
+    values.wait_for()
+    words = values.text_content()
     return float(re.search(r"SOL score ([\d.]+)", words)[1]), root.locator(".sol-sectors svg").get_attribute("aria-label"), words
 
 
