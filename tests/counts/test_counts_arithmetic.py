@@ -92,8 +92,9 @@ def test_a_reduction_adds_once_per_thread_and_step(launch, rng):
         assert flops_of(launch, rng, name, 256)["fp32"] == 255
     # two elements per thread: 256 more
     assert flops_of(launch, rng, "reduce_first_add", 512)["fp32"] == 256 + 255
-    # shuffles: 8 warps * 5 steps * 32 lanes, then one warp again; every lane adds, whatever it holds
-    assert flops_of(launch, rng, "reduce_shuffle", 512)["fp32"] == 256 + 8 * 5 * 32 + 5 * 32
+    # shuffles: 8 warps, then one again. In 4 steps all 32 lanes add, whatever they hold; the result of the fifth is only used
+    # by lane 0, and the compiler moves that add into its branch
+    assert flops_of(launch, rng, "reduce_shuffle", 512)["fp32"] == 256 + (8 + 1) * (4 * 32 + 1)
 
 
 @cuda.jit

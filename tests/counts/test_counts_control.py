@@ -65,18 +65,18 @@ def test_lanes_that_do_not_exist_do_not_diverge(launch):
 def loops_by_lane(trips, out):
     i = cuda.grid(1)
     total = float32(0.0)
-    for _ in range(trips[i]):
-        total = total * total + out[i]  # the body
-    out[i] = total
+    for k in range(trips[i]):
+        total = total * total + float32(1.0)
+        out[k, i] = total  # the body
 
 
 def test_a_loop_runs_as_often_as_its_longest_lane(launch, counts_at):
     """Warp 0: every lane 5 trips. Warp 1: lane l takes l trips, so 31 executions for 0 + 1 + ... + 31 = 496 lane-trips."""
     trips = np.r_[np.full(32, 5), np.arange(32)]
-    run = launch(loops_by_lane[1, 64], trips, np.zeros(64, np.float32))
-    body = counts_at(run, loops_by_lane, "# the body")
-    assert body.flops["fp32"] == 2 * (32 * 5 + 496)
-    assert run.block_executions.max() >= 5 + 31
+    run = launch(loops_by_lane[1, 64], trips, np.zeros((32, 64), np.float32))
+    store = counts_at(run, loops_by_lane, "# the body").global_store
+    assert (store.requests, store.bytes) == (5 + 31, 4 * (32 * 5 + 496))
+    assert run.counts.flops["fp32"] == 2 * (32 * 5 + 496)
 
 
 def test_uniform_loops_never_diverge(launch, rng):

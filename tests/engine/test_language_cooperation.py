@@ -325,3 +325,21 @@ def test_the_last_block_sees_all_the_others(launch, rng):
     partial, counter, out = np.zeros(20, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int64)
     launch(last_block_finishes[20, 64], x, partial, counter, out)
     assert out[0] == x.sum()
+
+
+@cuda.jit
+def fences_and_sleeps(x, out):
+    i = cuda.grid(1)
+    out[i] = x[i]
+    cuda.threadfence_block()
+    cuda.threadfence()
+    cuda.threadfence_system()
+    cuda.syncwarp()
+    cuda.nanosleep(100)
+    out[i] += 1
+
+
+def test_fences_and_sleep_change_nothing(launch):
+    x, out = np.arange(64), np.zeros(64, np.int64)
+    launch(fences_and_sleeps[2, 32], x, out)
+    np.testing.assert_array_equal(out, x + 1)

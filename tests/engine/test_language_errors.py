@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import cuda, float32, int32
+from llvmlite import ir
+from numba import cuda, float32, int32, types
+from numba.extending import intrinsic
 
 from solcourse.errors import KernelError, LaunchError, OutOfBounds, RunawayKernel, UnsupportedKernel
 
@@ -231,18 +233,30 @@ def test_shared_memory_that_no_device_has(launch):
         launch(too_much_shared[1, 32], np.zeros(32, np.float32))
 
 
+@intrinsic
+def multiprocessor(typing_context):
+    """PTX that no numba function makes: which SM am I on. Here to be refused."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.asm(ir.FunctionType(ir.IntType(32), []), "mov.u32 $0, %smid;", "=r", [], False)
+
+    return types.int32(), codegen
+
+
 @cuda.jit
-def sleeps(out):
+def asks_where(out):
     out[cuda.grid(1)] = 1
-    cuda.nanosleep(100)
+    if out[0] > 5:
+        out[0] = multiprocessor()
 
 
 def test_an_unsupported_instruction_is_refused_by_name_and_line_before_anything_ran(launch, line_of):
-    out = np.zeros(32)
-    with pytest.raises(UnsupportedKernel, match="nanosleep") as caught:
-        launch(sleeps[1, 32], out)
-    line = line_of(sleeps, "nanosleep")
-    assert caught.value.line == line
+    """Even where it would never be executed."""
+    out = np.zeros(32, np.int32)
+    with pytest.raises(UnsupportedKernel, match="%smid") as caught:
+        launch(asks_where[1, 32], out)
+    line = line_of(asks_where, "multiprocessor()")
+    assert (caught.value.file, caught.value.line) == (__file__, line)
     assert f"line {line}" in str(caught.value)
     assert not out.any()
     works_again(launch)
