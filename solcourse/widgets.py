@@ -219,7 +219,7 @@ def stamp(path: Path) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-async def watch(path: Path, saved: Callable[[], bool], poll_s: float = POLL_S) -> None:
+async def watch(path: Path, saved: Callable[[], bool], poll_s: float) -> None:
     """Calls `saved` after each change of the file, until it returns False."""
     before = stamp(path)
     while True:
@@ -271,7 +271,7 @@ class ExercisePanel(LivePanel):
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        self.watcher = loop.create_task(watch(self.path, self.saved))
+        self.watcher = loop.create_task(watch(self.path, self.saved, POLL_S))
 
     def saved(self) -> bool:
         """The file was saved: score it, unless a newer panel does. Returns whether to go on watching."""

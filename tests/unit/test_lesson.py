@@ -191,3 +191,20 @@ def test_source_text_cannot_become_markup():
     run = a_run()
     run = replace(run, lines=(replace(run.lines[1], text="dst[i] = x[i] if a<b else '<script>'"),))
     assert "<script>" not in show.lines(a_report(run=run)).markup
+
+
+# ---- welcome
+
+
+def test_hello_says_what_runs_the_kernels_and_whether_there_is_a_gpu(monkeypatch):
+    from solcourse import timing
+    from solcourse.errors import NoGPU
+
+    def no_gpu():
+        raise NoGPU("none")
+
+    monkeypatch.setattr(timing, "gpu_name", no_gpu)
+    assert "numba" in str(lesson.hello())
+    assert "predicted, for the A100-SXM4-80GB" in str(lesson.hello())
+    monkeypatch.setattr(timing, "gpu_name", lambda: "NVIDIA A100")
+    assert "GPU found: NVIDIA A100" in str(lesson.hello())

@@ -339,3 +339,105 @@ def test_a_file_that_goes_away_and_comes_back_is_still_watched(widgets, tmp_path
 
     asyncio.run(scenario())
     assert saved == [1]
+
+
+# ---- exercises
+
+
+@pytest.fixture
+def course_folder(tmp_path, monkeypatch):
+    """A copy of the exercises, as a course of its own."""
+    import shutil
+    from pathlib import Path
+
+    repository = Path(__file__).resolve().parents[2]
+    for folder in ("exercises", "solutions"):
+        shutil.copytree(repository / folder, tmp_path / folder, ignore=shutil.ignore_patterns("mine", "__pycache__"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOLCOURSE_MINE", raising=False)
+    monkeypatch.delenv("SOLCOURSE_SOLUTIONS", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def checks(monkeypatch):
+    """Every check that is asked for, answered with the next of `answers`: a verdict, or an error to raise."""
+    from solcourse import exercises
+
+    asked = SimpleNamespace(names=[], answers=[])
+
+    def check(name):
+        asked.names.append(name)
+        answer = asked.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(exercises, "check", check)
+    return asked
+
+
+class FakeVerdict(SimpleNamespace):
+    def _repr_html_(self):
+        return f"<b>{self.words}</b>"
+
+    def __str__(self):
+        return self.words
+
+
+def test_an_exercise_opens_with_the_learners_copy_and_no_verdict(widgets, course_folder):
+    panel = widgets.ExercisePanel("ex01")
+    assert panel.path == course_folder / "exercises" / "mine" / "ex01_coalescing.py"
+    assert panel.path.exists()
+    assert "exercises/mine/ex01_coalescing.py" in panel.said.value
+    assert panel.describe() == "Exercise ex01: not scored yet."
+
+
+def test_the_button_shows_the_verdict_and_the_path_of_attempts(widgets, course_folder, checks):
+    checks.answers = [
+        FakeVerdict(words="does not parse", report=None),
+        FakeVerdict(words="not yet", report=a_report(kernel="first", time_s=40e-6)),
+        FakeVerdict(words="passed", report=a_report(kernel="second")),
+    ]
+    panel = widgets.ExercisePanel("ex01")
+    panel.button.click()
+    assert "does not parse" in panel.picture.value
+    panel.button.click()
+    panel.button.click()
+    assert "passed" in panel.picture.value
+    assert "1: first" in panel.picture.value
+    assert "2: second" in panel.picture.value
+    assert panel.describe() == "passed"
+    assert not panel.button.disabled
+
+
+def test_a_check_that_breaks_is_shown_and_the_button_lives_on(widgets, course_folder, checks):
+    checks.answers = [ZeroDivisionError("in our own code"), FakeVerdict(words="not yet", report=None)]
+    panel = widgets.ExercisePanel("ex01")
+    panel.button.click()
+    assert "in our own code" in panel.picture.value
+    panel.button.click()
+    assert "not yet" in panel.picture.value
+
+
+def test_a_save_is_scored_once_by_the_newest_panel(widgets, course_folder, checks, monkeypatch):
+    monkeypatch.setattr(widgets, "POLL_S", 0.01)
+    checks.answers = [FakeVerdict(words="scored", report=None)]
+
+    async def scenario():
+        old, new = widgets.ExercisePanel("ex01"), widgets.ExercisePanel("ex01")  # the cell was run twice
+        await asyncio.sleep(0.05)
+        new.path.write_text(new.path.read_text() + "\n")
+        await asyncio.sleep(0.2)
+        assert "scored" in new.picture.value
+        assert old.picture.value == ""
+        assert old.watcher.done()
+        new.watcher.cancel()
+
+    asyncio.run(scenario())
+    assert checks.names == ["ex01"]
+
+
+def test_an_unknown_exercise_offers_the_nearest(widgets, course_folder):
+    with pytest.raises(UnknownName, match="ex01"):
+        widgets.ExercisePanel("ex10")
