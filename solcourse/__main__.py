@@ -6,6 +6,7 @@ Nothing heavy is imported before it is known to be needed: `--help` answers at o
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -47,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SolcourseError as error:
         print(f"solcourse: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader, `head` say, has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def lab_command(options: Sequence[str], folder: str) -> list[str]:
