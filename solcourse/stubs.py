@@ -18,7 +18,7 @@ from solcourse.errors import SolcourseError
 
 BEGIN, STUB, END = "### BEGIN SOLUTION", "### STUB", "### END SOLUTION"
 BEGIN_TESTS, END_TESTS = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
-NEXT = {BEGIN: {None}, STUB: {BEGIN}, END: {BEGIN, STUB}, BEGIN_TESTS: {None}, END_TESTS: {BEGIN_TESTS}}
+NEXT: dict[str, set[str | None]] = {BEGIN: {None}, STUB: {BEGIN}, END: {BEGIN, STUB}, BEGIN_TESTS: {None}, END_TESTS: {BEGIN_TESTS}}
 UNWRITTEN = 'raise NotImplementedError("your code here")'
 
 
