@@ -71,7 +71,7 @@ def _index(offsets, words, warps, site_action, key, value, lines, at, group, pha
     phases = 0
     for b in range(blocks):
         i = offsets[b]
-        previous = 1 << 20
+        previous = np.int64(1 << 20)
         while i < offsets[b + 1]:
             header = np.int64(words[i] & np.uint64(0x7FFFFFFFFFFFFFFF))
             action = site_action[header >> 32]
@@ -445,7 +445,7 @@ def _replay(
                 window = alive[sm]
                 window_l2 = (window + TURNS - 1) // TURNS
                 credit = 0.0
-                missed = False
+                missed = np.int64(0)
                 hit_stalls = 0
                 for _ in range(MAX_TURN):
                     i = position[c]
@@ -500,7 +500,7 @@ def _replay(
                     if action != STORE and action != LOCAL_STORE:
                         table[site, AT_L1 + level] += 1
                     table[site, TAG_WAVEFRONTS] += max(max(sets[0], sets[1]), max(sets[2], sets[3]))
-                    missed = missed or level > 0
+                    missed |= level
                     c += 1
                     left_of[sm, r] -= 1
                     if c == finish[sm, k] or phase[c] != phase_of[sm, r]:

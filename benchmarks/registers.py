@@ -1,0 +1,142 @@
+"""Regenerate solcourse/registers.toml: registers of every reference kernel and solution, as ptxas gives them. No GPU is needed.
+
+    python benchmarks/registers.py            # rewrite the table; where numba-cuda[cu13] is installed
+    python benchmarks/registers.py --keys     # only add this front end's fingerprints to the table (run it with numba alone)
+    python benchmarks/registers.py --fit      # how well registers_live predicts the table: the estimate's constants
+
+NVVM (from numba-cuda's wheels) makes PTX, nvJitLink makes the cubin and says "Used N registers": the path numba-cuda itself takes on
+a GPU, so this is the number that a learner's GPU would show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solcourse.kernels import cases
+from solcourse.registers import KNEE, TABLE_CCS, access_pattern, table
+from solcourse.simt import arguments, engine, frontend
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "solcourse" / "registers.toml"
+
+
+def kernels() -> Iterator[tuple[str, Any, tuple, Any]]:
+    """(name, dispatcher, arguments, launch) of every reference kernel in each float type it is made for, and of every solution."""
+    for name, case in cases().items():
+        for dtype in case.dtypes:
+            if np.dtype(dtype) in (np.float32, np.float64) or dtype is case.dtypes[0]:
+                rng = np.random.default_rng(0)
+                yield name, case.kernel, case.make(rng, *case.shapes[0], dtype=dtype), case.configured(*case.shapes[0])
+    for path in sorted((ROOT / "solutions").glob("ex*.py")):
+        module = runpy.run_path(str(path))
+        exercise = module["EXERCISE"]
+        made = exercise.arguments(exercise.sizes[-1], np.random.default_rng(0))
+        kernel = module[exercise.kernel]
+        yield exercise.kernel, kernel, tuple(made.values()), kernel[module["launch"](exercise.sizes[-1])]
+
+
+def described(dispatcher: Any, args: tuple, launch: Any) -> tuple[str, str, list[str], Any]:
+    """(place, access pattern, keys, engine run) of one kernel for one list of argument types."""
+    types = frontend.argument_types(dispatcher, args)
+    kernel = frontend.compile_kernel(dispatcher, types)
+    spec = frontend.launch_of(launch)
+    run = engine.execute(kernel, arguments.bind(kernel, args), spec.grid, spec.block, spec.dynamic_shared_bytes, sample_blocks=1)
+    place = "/".join(Path(kernel.file).parts[-2:])
+    keys = [key for key in (kernel.source_key, kernel.fingerprint) if key]
+    return f"{place} {kernel.name}", access_pattern(run.program), keys, run
+
+
+def ptxas_registers(dispatcher: Any, args: tuple, cc: str) -> tuple[int, int]:
+    """(registers per thread, bytes of spill stores and loads) of nvJitLink for one compute capability."""
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+    from numba import cuda
+
+    major, minor = map(int, cc.split("."))
+    ptx, _ = cuda.compile_ptx(dispatcher.py_func, frontend.argument_types(dispatcher, args), cc=(major, minor))
+    options = LinkerOptions(arch=f"sm_{major}{minor}", ptxas_options=["-v"])
+    linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)
+    linker.link("cubin")
+    said = linker.get_info_log()
+    spills = re.findall(r"(\d+) bytes spill (?:stores|loads)", said)
+    return int(re.search(r"Used (\d+) registers", said)[1]), sum(map(int, spills))
+
+
+def rows(keys_only: bool) -> list[dict[str, Any]]:
+    old = {(row["kernel"], row["access"]): row for row in table()}
+    made: dict[tuple[str, str], dict[str, Any]] = {}
+    for _, dispatcher, args, launch in kernels():
+        kernel, access, keys, _ = described(dispatcher, args, launch)
+        row = made.setdefault((kernel, access), {"kernel": kernel, "access": access, "keys": [], "registers": {}, "spills": {}})
+        before = old.get((kernel, access), {})
+        row["keys"] = sorted({*row["keys"], *keys, *before.get("keys", ())})
+        if keys_only:
+            row["registers"], row["spills"] = before.get("registers", {}), before.get("spills", {})
+            continue
+        for cc in TABLE_CCS:
+            count, spilled = ptxas_registers(dispatcher, args, cc)
+            row["registers"][cc] = max(count, row["registers"].get(cc, 0))
+            if spilled:
+                row["spills"][cc] = spilled
+    return list(made.values())
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    lines = [
+        "# Registers per thread of the reference kernels and solutions, by compute capability: NVVM and nvJitLink of CUDA 13, through",
+        "# numba-cuda. Written by benchmarks/registers.py; do not edit. keys: fingerprints of source and IR; access: memory instructions.",
+    ]
+    for row in rows:
+        lines += ["", "[[row]]", f'kernel = "{row["kernel"]}"', f'access = "{row["access"]}"']
+        lines += ["keys = [", *(f'    "{key}",' for key in row["keys"]), "]"]
+        for field in ("registers", "spills"):
+            if row[field]:
+                lines.append(f"{field} = {{ " + ", ".join(f'"{cc}" = {n}' for cc, n in row[field].items()) + " }")
+    TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def fit() -> None:
+    """registers = offset + slope x min(live, knee) + rest x above the knee, by least squares of the relative error; every kernel is
+    also predicted by a fit without it."""
+    by_key = {(row["kernel"], row["access"]): row["registers"] for row in table()}
+    seen: dict[tuple[str, str], int] = {}
+    for _, dispatcher, args, launch in kernels():
+        kernel, access, _, run = described(dispatcher, args, launch)
+        if (kernel, access) in by_key:
+            seen[kernel, access] = run.registers_live
+    live = np.array(list(seen.values()), float)
+    terms = np.stack([np.ones_like(live), np.minimum(live, KNEE), np.maximum(0, live - KNEE)], axis=1)
+    for cc in TABLE_CCS:
+        real = np.array([by_key[key][cc] for key in seen], float)
+        line = np.linalg.lstsq(terms / real[:, None], np.ones_like(real), rcond=None)[0]
+        errors = []
+        for i in range(len(real)):
+            others = np.arange(len(real)) != i
+            without = np.linalg.lstsq(terms[others] / real[others, None], np.ones(len(real) - 1), rcond=None)[0]
+            errors.append(abs(terms[i] @ without - real[i]) / real[i])
+        shown = ", ".join(f"{x:.2f}" for x in line)
+        print(f"cc {cc}: offset, slope, rest = {shown}; left-one-out mean error {100 * np.mean(errors):.0f} %, {len(real)} kernels")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", action="store_true")
+    parser.add_argument("--fit", action="store_true")
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if chosen.fit:
+        return fit()
+    made = rows(chosen.keys)
+    write(made)
+    print(f"{len(made)} rows in {TABLE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
