@@ -396,7 +396,9 @@ def frame(panel: Panel, settings: Mapping[str, Any], attempts: Sequence[Any] = (
 
 def path(attempts: Sequence[Any], now: Any) -> list[Any]:
     """The attempts a roofline shows: those on the device of `now`, at most MOST_ATTEMPTS, `now` last, nothing twice."""
-    before = [a for a in attempts if a.device == now.device and (a.kernel, a.time_s) != (now.kernel, now.time_s)]
+    before = [
+        a for a in attempts if (a.device is now.device or a.device == now.device) and (a.kernel, a.time_s) != (now.kernel, now.time_s)
+    ]
     return [*before, now][-MOST_ATTEMPTS:]
 
 

@@ -8,18 +8,16 @@ from typing import Any
 
 
 def png(report: Any, attempts: Sequence[Any], title: str) -> bytes:
-    """Bounds and roofline of a report as PNG bytes, on white. Imports matplotlib; touches no pyplot state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    """Bounds and roofline of a report, side by side, as PNG bytes on white."""
     from solcourse import plots
 
-    figure = Figure(figsize=(9.0, 3.6), dpi=100, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    plots.bounds(report, ax=left)
-    plots.roofline(report.device, attempts, ax=right)
-    figure.suptitle(title, fontsize=10)
+    left = plots.bounds(report)
+    figure = left.figure
+    figure.set_size_inches(9.0, 3.8)
+    grid = figure.add_gridspec(1, 2)
+    left.set_subplotspec(grid[0])
+    plots.roofline(report.device, attempts, ax=figure.add_subplot(grid[1]))
+    figure.suptitle(title, fontsize=10, family="monospace")
     target = io.BytesIO()
-    figure.savefig(target, format="png")
+    figure.savefig(target, format="png", dpi=100, facecolor="white")
     return target.getvalue()
