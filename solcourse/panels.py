@@ -389,9 +389,14 @@ def frame(panel: Panel, settings: Mapping[str, Any], attempts: Sequence[Any] = (
         "gauge": figures.gauge(report),
         "sectors": panel.access(settings, report),
         "bounds": figures.bounds(report),
-        "roofline": figures.roofline(report.device, path(attempts, replace(report, kernel=panel.label(settings)))),
+        "roofline": figures.roofline(report.device, path(attempts, attempt(report, panel.label(settings)))),
     }
     return Frame(report, panel.label(settings), panel.line(settings), values_of(report), pictures)
+
+
+def attempt(report: Any, label: str) -> Any:
+    """A report as a step of a path: under its own name, without the run, whose trace holds much memory."""
+    return replace(report, kernel=label, run=None, prediction=None)
 
 
 def path(attempts: Sequence[Any], now: Any) -> list[Any]:
@@ -424,7 +429,7 @@ def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
         "gauge": figures.gauge(report),
         "sectors": sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes),
         "bounds": figures.bounds(report),
-        "roofline": figures.roofline(report.device, path(attempts, report)),
+        "roofline": figures.roofline(report.device, path(attempts, attempt(report, report.kernel))),
     }
     return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"])}</div>'
 

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,7 +84,7 @@ class Dashboard(LivePanel):
             self.message.value = panels.error_html(error)
             return
         self.error, self.frame = None, frame
-        self.attempts = panels.path(self.attempts, replace(frame.report, kernel=frame.label))
+        self.attempts = panels.path(self.attempts, panels.attempt(frame.report, frame.label))
         self.message.value = ""
         self.picture.value = frame.html
 
@@ -293,7 +292,7 @@ class ExercisePanel(LivePanel):
         finally:
             self.button.disabled = False
         if self.verdict.report is not None:
-            self.attempts = panels.path(self.attempts, self.verdict.report)
+            self.attempts = panels.path(self.attempts, panels.attempt(self.verdict.report, self.verdict.report.kernel))
         self.picture.value = panels.verdict_html(self.verdict, self.attempts)
 
     def describe(self) -> str:

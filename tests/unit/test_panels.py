@@ -225,6 +225,7 @@ def test_a_control_redraws_and_lengthens_the_path(launches, widgets):
     assert live.picture.value != before
     assert "Sectors per request: 32 loading" in live.picture.value
     assert [attempt.kernel for attempt in live.attempts] == ["stride 1", "stride 8"]
+    assert all(attempt.run is None for attempt in live.attempts)  # a run's trace holds megabytes
     live.clear()
     assert [attempt.kernel for attempt in live.attempts] == ["stride 8"]
 
