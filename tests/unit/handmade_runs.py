@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -37,15 +38,23 @@ def copy_program():
     return program([([op(0), load(1, 0, 0), store(0, 1, 1)], ())], ("global_load", "global_store"))
 
 
-def _request(site: int, warp: int, addresses: np.ndarray, size: int) -> tuple[list[int], int]:
-    """The words of one request, and its sectors."""
-    starts = np.asarray(addresses, np.int64)
+@cache
+def _pattern(relative: bytes, size: int) -> tuple[tuple[tuple[int, int], ...], int]:
+    """((line, word mask), ...) and sectors of one request whose addresses count from the start of its first lane's line."""
+    starts = np.frombuffer(relative, np.int64)
     touched = np.unique(np.concatenate([starts // 4 + k for k in range(max(1, size // 4))]))
     lines: dict[int, int] = {}
     for word in touched.tolist():
         lines[word // 32] = lines.get(word // 32, 0) | 1 << (word % 32)
-    words = [1 << 63 | site << 32 | warp << 16 | len(lines), *(line << 32 | mask for line, mask in lines.items())]
-    return words, len(np.unique(touched // 8))
+    return tuple(lines.items()), len(np.unique(touched // 8))
+
+
+def _request(site: int, warp: int, addresses: np.ndarray, size: int) -> tuple[list[int], int]:
+    """The words of one request, and its sectors."""
+    starts = np.asarray(addresses, np.int64)
+    first = int(starts[0]) // 128
+    lines, sectors = _pattern((starts - 128 * first).tobytes(), size)
+    return [1 << 63 | site << 32 | warp << 16 | len(lines), *((first + line) << 32 | mask for line, mask in lines)], sectors
 
 
 def make_run(
