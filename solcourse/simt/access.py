@@ -89,19 +89,21 @@ def _splat8(name: str, value: str, t: str = "i64") -> str:
     )
 
 
-def _record(store: bool) -> str:
-    """Marks the words of each line of %e as read or written and appends the lines to the Trace; from %go to %recorded."""
+def _record(store: bool, load: bool | None = None) -> str:
+    """Marks the words of each line of %e as read or written and appends the lines to the Trace; from %go to %recorded.
+    An atomic does both: it reads what it then writes."""
+    load = not store if load is None else load
     code = "  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n  %nl.64 = zext i32 %nl to i64\n"
     for name in ("read", "written"):
         code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
     code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n  %bline = add i64 %line0, %bl\n"
     code += "  %single = icmp eq i32 %nl, 1\n  br i1 %single, label %rec.one, label %rec.many\nrec.one:\n"
-    code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(store)
+    code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(store, load)
     code += "  br label %rec.trace\nrec.many:\n" + _splat8("bl.v", "%bl") + _splat8("nl.v", "%nl.64")
     code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.head ]\n"
     code += f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {_C64}, ptr %ws.at, align 64\n  %wms = trunc {_C64} %ws to {_C32}\n"
     code += f"  %wds = ashr {_C64} %ws, splat (i64 32)\n  %ids = add {_C64} %wds, %bl.v\n" + _splat8("i.v", "%i")
-    code += f"  %nth = add {_C64} %i.v, {_COUNT_UP}\n  %there = icmp ult {_C64} %nth, %nl.v\n" + _mark_many(store)
+    code += f"  %nth = add {_C64} %i.v, {_COUNT_UP}\n  %there = icmp ult {_C64} %nth, %nl.v\n" + _mark_many(store, load)
     code += f"  %i1 = add i64 %i, {CHUNK}\n  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %rec.trace\nrec.trace:\n"
     return code + _trace_lines()
 
@@ -115,18 +117,20 @@ def _trace_lines() -> str:
     return code + f"  %j1 = add i64 %j, {CHUNK}\n  %tr.more = icmp ult i64 %j1, %nl.64\n  br i1 %tr.more, label %tr.head, label %recorded\nrecorded:\n"
 
 
-def _mark_many(store: bool) -> str:
+def _mark_many(store: bool, load: bool) -> str:
     """_mark for CHUNK different lines at once."""
     gather, scatter = f"@llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0", f"@llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0"
     code = f"  %wr.ps = getelementptr i32, ptr %written, {_C64} %ids\n"
     code += f"  %wr.s = call {_C32} {gather}(<{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
+    if load:
+        code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
+        code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
+        code += f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
+        code += f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there)\n"
     if store:
         code += f"  %wr.news = or {_C32} %wr.s, %wms\n"
-        return code + f"  call void {scatter}({_C32} %wr.news, <{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there)\n"
-    code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
-    code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
-    code += f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
-    return code + f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there)\n"
+        code += f"  call void {scatter}({_C32} %wr.news, <{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there)\n"
+    return code
 
 
 RECORD_DECLARATIONS = (
@@ -135,12 +139,15 @@ RECORD_DECLARATIONS = (
 )
 
 
-def _mark(store: bool) -> str:
+def _mark(store: bool, load: bool) -> str:
+    """Word mask %wm of line %idx: read unless it was written before, written."""
     code = "  %wr.at = getelementptr i32, ptr %written, i64 %idx\n  %wr = load i32, ptr %wr.at\n"
+    if load:
+        code += "  %rd.at = getelementptr i32, ptr %read, i64 %idx\n  %rd = load i32, ptr %rd.at\n  %fresh = xor i32 %wr, -1\n"
+        code += "  %first = and i32 %wm, %fresh\n  %rd.new = or i32 %rd, %first\n  store i32 %rd.new, ptr %rd.at\n"
     if store:
-        return code + "  %wr.new = or i32 %wr, %wm\n  store i32 %wr.new, ptr %wr.at\n"
-    code += "  %rd.at = getelementptr i32, ptr %read, i64 %idx\n  %rd = load i32, ptr %rd.at\n  %fresh = xor i32 %wr, -1\n"
-    return code + "  %first = and i32 %wm, %fresh\n  %rd.new = or i32 %rd, %first\n  store i32 %rd.new, ptr %rd.at\n"
+        code += "  %wr.new = or i32 %wr, %wm\n  store i32 %wr.new, ptr %wr.at\n"
+    return code
 
 
 def _trace_cursor(count: str) -> str:
@@ -257,7 +264,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
         code += f"  %idx = ashr i64 %off.s, 7\n  %wi = lshr i64 %off.s, 2\n  %wi.32 = trunc i64 %wi to i32\n  %wb = and i32 %wi.32, 31\n  %wm = shl i32 {bits}, %wb\n"
         for row in ("read", "written"):
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
-        code += _mark(False) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
+        code += _mark(False, True) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
         code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
         code += _trace_cursor("1") + "traced:\n  %dst.1 = getelementptr i64, ptr %cur, i64 1\n  store i64 %tw, ptr %dst.1\n  br label %recorded\nrecorded:\n"
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
@@ -280,7 +287,7 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     if counters:
         code += _memo(size, SHARED | ATOMIC if space == "shared" else 0)
         if space == "global":
-            code += "  br label %go\ngo:\n" + _record(True)
+            code += "  br label %go\ngo:\n" + _record(True, True)
     code += f"  store {V64} %p, ptr %ps, align 64\n  store <32 x {t}> %v, ptr %vs, align 64\n"
     if swap:
         code += f"  store <32 x {t}> %c, ptr %cs, align 64\n"

@@ -17,6 +17,7 @@ from solcourse.simt.ir import Address, Const, Function, Instr, type_size, type_t
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, AT_BARRIER, DONE, ERROR_STOPPED, ERROR_UNREACHABLE, FAILED, LAUNCH, THREAD
 from solcourse.simt.runtime import V1
 
+FRAME = "%frame"  # all local arrays of a thread together
 INLINE_SITES = 48  # more memory instructions than this: their code is called, not inlined, to keep compile time down
 
 
@@ -97,6 +98,9 @@ class Emitter:
             rows.append(("local", i.dest))
             local += int(i.attr)
         plan.local_bytes = -(-local // 16) * 16
+        if len(plan.local_offsets) > 1:  # for pointers that may go to several local arrays
+            plan.local_offsets[FRAME], plan.local_sizes[FRAME] = 0, local
+            rows.append(("local", FRAME))
         plan.rows = rows
         self.row_of = {r: k for k, r in enumerate(rows)}
 
@@ -416,9 +420,11 @@ class Emitter:
         if not found or kinds == {"unknown"}:
             raise ops.unsupported(i, "A memory access through a pointer whose array is not known")
         spaces = {{"param": "global", "shared": "shared", "local": "local", "constant": "constant"}.get(k, "unknown") for k in kinds}
-        if len(spaces) > 1 or "unknown" in spaces or (len(found) > 1 and "local" in kinds):
+        if len(spaces) > 1 or "unknown" in spaces:
             raise ops.unsupported(i, "A memory access that may go to different memory spaces")
         space = spaces.pop()
+        if space == "local" and len(found) > 1:
+            return space, self.row_of[("local", FRAME)], "a local array"
         if len(found) == 1:
             root = next(iter(found))
             return space, self.row_of[root], self.roots.array_name(root)

@@ -331,7 +331,7 @@ class _Maps:
             n.lstrip("%").split(".")[0] for (kind, n), k in zip(self.c.plan.rows, self.of_param) if kind == "param" and k == index
         }
         sites = [s for s in self.c.program.sites if s.kind.startswith("global") and (s.array in names or " or " in s.array)]
-        return any(s.kind == "global_load" for s in sites), any(s.kind != "global_load" for s in sites)
+        return any(s.kind != "global_store" for s in sites), any(s.kind != "global_load" for s in sites)
 
     def totals(self) -> tuple[int, int, int]:
         """Distinct bytes read before written, distinct bytes written, most atomics on one address."""

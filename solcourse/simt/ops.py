@@ -306,6 +306,19 @@ def reciprocal_root(e, i: Instr) -> str:
     return e.op(f"fdiv {t} {e.constant(i.type, 1.0, vector)}, {root}")
 
 
+def round_to_integer(name: str) -> Callable:
+    """llrint and llround: round in the float type, then convert."""
+
+    def emit(e, i: Instr) -> str:
+        source = i.attr[1][0]
+        vector = e.is_vector(i)
+        st, tt = e.text_type(source, vector), e.type(i)
+        rounded = e.call(f"llvm.{name}.{e.mangle(source, vector)}", st, [(st, e.value(i.args[0], vector, source))])
+        return e.call(f"llvm.fptosi.sat.{e.mangle(i.type, vector)}.{e.mangle(source, vector)}", tt, [(st, rounded)])
+
+    return emit
+
+
 def float_class(e, i: Instr, test: str) -> str:
     source = i.attr[1][0]
     vector = e.is_vector(i)
@@ -346,8 +359,9 @@ def _float_rows() -> dict[str, Callable]:
             rows[f"__nv_fast_{n}f"] = _library_row(n + "f")
         for n, llvm in _VECTOR.items():
             rows[f"__nv_{n}{suffix}"] = intrinsic(llvm)
-        for n in ("rsqrt",):
-            rows[f"__nv_{n}{suffix}"] = reciprocal_root
+        rows[f"__nv_rsqrt{suffix}"] = reciprocal_root
+        rows[f"__nv_llrint{suffix}"] = round_to_integer("rint")
+        rows[f"__nv_llround{suffix}"] = round_to_integer("round")
         rows[f"__nv_fma{suffix}"] = fused
         for n in ("isnan", "isinf", "signbit"):
             tail = {"": "d", "f": "f"}[suffix]

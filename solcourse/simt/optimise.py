@@ -23,6 +23,9 @@ def initialise() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()
+    # LLVM's default of 300 leaves loops over register tiles rolled that NVVM unrolls (64 guarded stores of an 8x8 tile), and
+    # with them local arrays in memory. Process-wide, since LLVM knows no other way; it touches full unrolling only.
+    llvm.set_option("", "-unroll-threshold=1000")
 
 
 @cache

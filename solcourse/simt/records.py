@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 
 import numpy as np
 
@@ -72,13 +71,13 @@ class Counts:
 
     warp_instructions: int = 0
     thread_instructions: int = 0
-    flops: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict.fromkeys(FLOP_TYPES, 0)))
+    flops: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(FLOP_TYPES, 0))
     library_flops: int = 0
     int_ops: int = 0
     branches: int = 0
     divergent_branches: int = 0
     barriers: int = 0
-    pipes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict.fromkeys(PIPES, 0)))
+    pipes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(PIPES, 0))
     global_load: AccessCounts = AccessCounts()
     global_store: AccessCounts = AccessCounts()
     shared_load: AccessCounts = AccessCounts()
@@ -209,7 +208,7 @@ class EngineRun:
 
     sampled_blocks      None when every block ran; else how many ran. Counts are then scaled to the grid
     block_executions    (n_bb,) int64: warp executions of each basic block, whole grid (scaled when sampled)
-    warp_executions     (traced blocks, warps per block, n_bb) int64: the same for each traced warp
+    warp_executions     (k, warps per block, n_bb) int64: the same for each warp of the first k traced blocks (k <= len(trace.blocks))
     compulsory_bytes    distinct bytes read before being written + distinct bytes written, 4-byte resolution
     same_address_atomics  the largest number of atomic operations on one global address, after combining within a warp
     registers_live      largest number of 32-bit registers live at once in the optimised IR (an input for estimates)
