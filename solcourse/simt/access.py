@@ -28,7 +28,10 @@ def _base() -> str:
 
 
 def _spill_scratch(value: str = "%off") -> str:
-    return at("scratch.at", "%t", THREAD["scratch"]) + f"  %scratch = load ptr, ptr %scratch.at\n  store {V64} {value}, ptr %scratch, align 64\n"
+    return (
+        at("scratch.at", "%t", THREAD["scratch"])
+        + f"  %scratch = load ptr, ptr %scratch.at\n  store {V64} {value}, ptr %scratch, align 64\n"
+    )
 
 
 def _stray(size: int, ret: str, value: str = "%off") -> str:
@@ -55,7 +58,9 @@ def _memo(size: int, flags: int, offsets: str = "%off") -> str:
     code += "  %step = sub i64 %second, %ref\n  %align = and i64 %ref, 127\n  %m.64 = zext i32 %m to i64\n"
     code += "  %align.up = shl i64 %align, 32\n  %key = or i64 %align.up, %m.64\n"
     # the way: the alignment, moved by a hash of step and mask, so that different alignments never compete
-    code += "  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
+    code += (
+        "  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
+    )
     code += f"  %h2 = lshr i64 %align, 2\n  %h3 = add i64 %h1, %h2\n  %h = and i64 %h3, {MEMO_WAYS - 1}\n"
     code += at("memo.at", "%t", THREAD["memo"]) + "  %memo = load ptr, ptr %memo.at, !invariant.load !0\n"
     code += f"  %site.64 = zext i32 %site to i64\n  %way0 = mul i64 %site.64, {MEMO_WAYS}\n  %way = add i64 %way0, %h\n"
@@ -98,7 +103,9 @@ def _record(store: bool, load: bool | None = None) -> str:
         code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
     code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n  %bline = add i64 %line0, %bl\n"
     code += "  %single = icmp eq i32 %nl, 1\n  br i1 %single, label %rec.one, label %rec.many\nrec.one:\n"
-    code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(store, load)
+    code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(
+        store, load
+    )
     code += "  br label %rec.trace\nrec.many:\n" + _splat8("bl.v", "%bl") + _splat8("nl.v", "%nl.64")
     code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.head ]\n"
     code += f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {_C64}, ptr %ws.at, align 64\n  %wms = trunc {_C64} %ws to {_C32}\n"
@@ -111,10 +118,15 @@ def _record(store: bool, load: bool | None = None) -> str:
 def _trace_lines() -> str:
     """The lines of %e into the Trace, based at line %bline; ends in block %recorded."""
     code = _trace_cursor("%nl.64") + "traced:\n  %bline.up = shl i64 %bline, 32\n" + _splat8("up.v", "%bline.up")
-    code += "  %body = getelementptr i64, ptr %cur, i64 1\n  br label %tr.head\ntr.head:\n  %j = phi i64 [ 0, %traced ], [ %j1, %tr.head ]\n"
+    code += (
+        "  %body = getelementptr i64, ptr %cur, i64 1\n  br label %tr.head\ntr.head:\n  %j = phi i64 [ 0, %traced ], [ %j1, %tr.head ]\n"
+    )
     code += f"  %src = getelementptr i64, ptr %e.line, i64 %j\n  %tws = load {_C64}, ptr %src, align 64\n  %tw = add {_C64} %tws, %up.v\n"
     code += f"  %to = getelementptr i64, ptr %body, i64 %j\n  store {_C64} %tw, ptr %to, align 8\n"
-    return code + f"  %j1 = add i64 %j, {CHUNK}\n  %tr.more = icmp ult i64 %j1, %nl.64\n  br i1 %tr.more, label %tr.head, label %recorded\nrecorded:\n"
+    return (
+        code
+        + f"  %j1 = add i64 %j, {CHUNK}\n  %tr.more = icmp ult i64 %j1, %nl.64\n  br i1 %tr.more, label %tr.head, label %recorded\nrecorded:\n"
+    )
 
 
 def _mark_many(store: bool, load: bool) -> str:
@@ -125,7 +137,9 @@ def _mark_many(store: bool, load: bool) -> str:
     if load:
         code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
         code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
-        code += f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
+        code += (
+            f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
+        )
         code += f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there)\n"
     if store:
         code += f"  %wr.news = or {_C32} %wr.s, %wms\n"
@@ -158,12 +172,17 @@ def _trace_cursor(count: str) -> str:
     code += "  %on = icmp ule ptr %stop, %lim\n  br i1 %on, label %header, label %recorded\nheader:\n"
     code += at("warp.at", "%t", THREAD["warp"]) + "  %warp = load i64, ptr %warp.at\n"
     code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
-    code += f"  %hd0 = or i64 %site.up, %warp.up\n  %hd1 = or i64 %hd0, {count}\n  %hd = or i64 %hd1, {-(2**63)}\n  store i64 %hd, ptr %cur\n"
+    code += (
+        f"  %hd0 = or i64 %site.up, %warp.up\n  %hd1 = or i64 %hd0, {count}\n  %hd = or i64 %hd1, {-(2**63)}\n  store i64 %hd, ptr %cur\n"
+    )
     return code + "  br label %traced\n"
 
 
 def pointer_vector(offsets: str, name: str = "ptrs") -> str:
-    return splat("abs.base", "%base", "i64") + f"  %{name}.i = add {V64} {offsets}, %abs.base\n  %{name} = inttoptr {V64} %{name}.i to <32 x ptr>\n"
+    return (
+        splat("abs.base", "%base", "i64")
+        + f"  %{name}.i = add {V64} {offsets}, %abs.base\n  %{name} = inttoptr {V64} %{name}.i to <32 x ptr>\n"
+    )
 
 
 def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) -> str:
@@ -175,7 +194,9 @@ def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) 
         code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
         phi = "[ %run.v, %run ], [ %all.v, %general ]"
         if same:
-            code += f"  br i1 {same}, label %one, label %general\none:\n  %one.i = add i64 %base, %lo\n  %one.p = inttoptr i64 %one.i to ptr\n"
+            code += (
+                f"  br i1 {same}, label %one, label %general\none:\n  %one.i = add i64 %base, %lo\n  %one.p = inttoptr i64 %one.i to ptr\n"
+            )
             code += f"  %one.s = load {t}, ptr %one.p, align {size}\n" + splat("one.v", "%one.s", t) + "  br label %end\n"
             phi += ", [ %one.v, %one ]"
         else:
@@ -183,7 +204,9 @@ def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) 
         code += "general:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector("%off")
         code += f"  %all.v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n  br label %end\n"
         return code + f"end:\n  %v = phi {vt} {phi}\n"
-    code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector("%off")
+    code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector(
+        "%off"
+    )
     return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n  br label %end\nend:\n"
 
 
@@ -203,7 +226,11 @@ def _signature(op: str, t: str, name: str, attrs: str) -> tuple[str, str, str]:
     """The head of an access function, its failing and its succeeding return."""
     value = f", <32 x {t}> %v" if op == "store" else ""
     if op == "store":
-        return f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m{value}) {attrs} {{\nentry:\n", "i1 false", "  ret i1 true\n}\n"
+        return (
+            f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m{value}) {attrs} {{\nentry:\n",
+            "i1 false",
+            "  ret i1 true\n}\n",
+        )
     rt = f"{{ <32 x {t}>, i1 }}"
     good = f"  %r0 = insertvalue {rt} poison, <32 x {t}> %v, 0\n  %r = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r\n}}\n"
     return f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m) {attrs} {{\nentry:\n", f"{rt} zeroinitializer", good
@@ -225,7 +252,9 @@ def access_function(name: str, op: str, t: str, size: int, space: str, counters:
         return code + _move(op, t, size, "%is.unit", "%is.same", "%lo") + good
     code += _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(size, bad) + "go:\n"
     code += f"  %ref = extractelement {V64} %off, i64 0\n" + splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} %off, %ref.v\n"
-    code += f"  %unit.eq = icmp eq {V64} %delta, {lanes('i64', [k * size for k in range(32)])}\n  %unit.bits = bitcast {V1} %unit.eq to i32\n"
+    code += (
+        f"  %unit.eq = icmp eq {V64} %delta, {lanes('i64', [k * size for k in range(32)])}\n  %unit.bits = bitcast {V1} %unit.eq to i32\n"
+    )
     code += "  %unit.m = and i32 %unit.bits, %m\n  %is.unit = icmp eq i32 %unit.m, -1\n"
     return code + _move(op, t, size, "%is.unit", None, "%ref") + good
 
@@ -233,7 +262,11 @@ def access_function(name: str, op: str, t: str, size: int, space: str, counters:
 def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
     """Local memory: %a holds the array's base for lane 0 and its size; lanes are `stride` bytes apart (ALLOC 'spare').
     It counts as the hardware lays it out: 4-byte rows interleaved over the 32 lanes."""
-    code = "  %base = load i64, ptr %a\n" + at("stride.at", "%a", ALLOC["spare"]) + "  %stride = load i64, ptr %stride.at, !invariant.load !0\n"
+    code = (
+        "  %base = load i64, ptr %a\n"
+        + at("stride.at", "%a", ALLOC["spare"])
+        + "  %stride = load i64, ptr %stride.at, !invariant.load !0\n"
+    )
     code += splat("base.v", "%base", "i64") + splat("stride.v", "%stride", "i64") + f"  %lane.off = mul {V64} %stride.v, {LANES32}\n"
     code += f"  %raw0 = sub {V64} %p, %base.v\n  %off = sub {V64} %raw0, %lane.off\n" + limit_of(size) + _vector_bounds()
     code += "  br i1 %inside, label %fine, label %stray, !prof !1\n" + _stray(size, bad) + "fine:\n"
@@ -266,7 +299,10 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
         code += _mark(False, True) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
         code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
-        code += _trace_cursor("1") + "traced:\n  %dst.1 = getelementptr i64, ptr %cur, i64 1\n  store i64 %tw, ptr %dst.1\n  br label %recorded\nrecorded:\n"
+        code += (
+            _trace_cursor("1")
+            + "traced:\n  %dst.1 = getelementptr i64, ptr %cur, i64 1\n  store i64 %tw, ptr %dst.1\n  br label %recorded\nrecorded:\n"
+        )
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
         code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"
         code += "  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, 24\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
@@ -283,7 +319,14 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     extra = f", <32 x {t}> %c" if swap else ""
     code = f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, <32 x {t}> %v{extra}, ptr %out) noinline {{\nentry:\n"
     code += f"  %ps = alloca [32 x i64], align 64\n  %vs = alloca [32 x {t}], align 64\n  %cs = alloca [32 x {t}], align 64\n"
-    code += _base() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %fine, label %stray, !prof !1\n" + _stray(size, "i1 false") + "fine:\n"
+    code += (
+        _base()
+        + limit_of(size)
+        + _vector_bounds()
+        + "  br i1 %inside, label %fine, label %stray, !prof !1\n"
+        + _stray(size, "i1 false")
+        + "fine:\n"
+    )
     if counters:
         code += _memo(size, SHARED | ATOMIC if space == "shared" else 0)
         if space == "global":
@@ -292,9 +335,19 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     if swap:
         code += f"  store <32 x {t}> %c, ptr %cs, align 64\n"
     if counters and space == "global":
-        code += at("stamp.at", "%a", ALLOC["stamp"]) + "  %stamps = load ptr, ptr %stamp.at\n" + at("count.at", "%a", ALLOC["count"]) + "  %counts = load ptr, ptr %count.at\n"
-        code += at("wn.at", "%t", THREAD["words"]) + "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
-    code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + ("recorded" if counters and space == "global" else "known" if counters else "fine")
+        code += (
+            at("stamp.at", "%a", ALLOC["stamp"])
+            + "  %stamps = load ptr, ptr %stamp.at\n"
+            + at("count.at", "%a", ALLOC["count"])
+            + "  %counts = load ptr, ptr %count.at\n"
+        )
+        code += (
+            at("wn.at", "%t", THREAD["words"])
+            + "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
+        )
+    code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + (
+        "recorded" if counters and space == "global" else "known" if counters else "fine"
+    )
     code += " ], [ %rest, %tail ]\n  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"
     code += "  %minus = sub i32 %from, 1\n  %rest = and i32 %from, %minus\n"
     code += f"  %pp = getelementptr i64, ptr %ps, i64 %l\n  %pi = load i64, ptr %pp\n  %q = inttoptr i64 %pi to ptr\n  %vp = getelementptr {t}, ptr %vs, i64 %l\n  %vv = load {t}, ptr %vp\n"

@@ -244,7 +244,7 @@ def _renumber(nodes: list[Node], order: list[int]) -> list[Node]:
 
 
 def _drop_dead(phi: Instr, names: set[str]) -> Instr:
-    keep = [(a, p) for a, p in zip(phi.args, phi.attr) if p in names]
+    keep = [(a, p) for a, p in zip(phi.args, phi.attr, strict=True) if p in names]
     return Instr("phi", phi.dest, phi.type, tuple(a for a, _ in keep), phi.line, phi.file, tuple(p for _, p in keep))
 
 
@@ -310,7 +310,7 @@ def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bo
                 for header in n.loops:
                     inside = ipdom is not None and ipdom < len(nodes) and header in nodes[ipdom].loops
                     if not inside:  # lanes leave this loop in different iterations
-                        for b, m in enumerate(nodes):
+                        for _b, m in enumerate(nodes):
                             if header not in m.loops and any(header in nodes[p].loops for p in m.preds):
                                 divergent |= {p.dest for p in m.phis if p.dest and any(header in nodes[name_of[q]].loops for q in p.attr)}
     return divergent, branches
@@ -406,7 +406,7 @@ def _cross(nodes: list[Node], defs: dict[str, Instr]) -> set[str]:
         if n.term.op == BARRIER and n.term.attr.dest:
             home[n.term.attr.dest] = k
         for p in n.phis:
-            for a, q in zip(p.args, p.attr):
+            for a, q in zip(p.args, p.attr, strict=True):
                 if isinstance(a, str) and a in home and home[a] != name_of[q]:
                     cross.add(a)
     for n in nodes:
@@ -433,7 +433,7 @@ def _live(nodes: list[Node], cross: set[str]) -> list[set[str]]:
         use.append(used)
         kill.append(defined)
         for p in n.phis:
-            for a, q in zip(p.args, p.attr):
+            for a, q in zip(p.args, p.attr, strict=True):
                 if isinstance(a, str) and a in cross:
                     edge_use[index[q]].add(a)
         use[-1] |= phi & used

@@ -17,8 +17,8 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from solcourse.errors import UnsupportedKernel
-from solcourse.simt import cfg as cfg_
 from solcourse.simt import access, costs, driver, ops, runtime
+from solcourse.simt import cfg as cfg_
 from solcourse.simt.emit import Emitter, Plan
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, parse_module, type_text
@@ -82,7 +82,9 @@ PASSES = (
 
 def _native(text: str):
     machine = _machine()
-    module = llvm.parse_assembly(f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n' + text + _attributes())
+    module = llvm.parse_assembly(
+        f'target triple = "{machine.triple}"\ntarget datalayout = "{machine.target_data}"\n' + text + _attributes()
+    )
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_module_pass_manager()
@@ -165,7 +167,9 @@ def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
         name = i.attr[0]
         if name.startswith("simt.sreg."):
             register = name.removeprefix("simt.sreg.")
-            return register in ("tid.x", "laneid") or register.startswith("lanemask") or (register in ("tid.y", "tid.z") and not rows_uniform)
+            return (
+                register in ("tid.x", "laneid") or register.startswith("lanemask") or (register in ("tid.y", "tid.z") and not rows_uniform)
+            )
         if "shfl" in name or ".match." in name:
             return True
         if name.startswith("asm mov.u32 $0, %lanemask"):
@@ -226,7 +230,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
     for k, node in enumerate(nodes):
         made = []
         for p in node.phis:
-            pairs = tuple((index[q], number(a)) for a, q in zip(p.args, p.attr) if isinstance(a, str))
+            pairs = tuple((index[q], number(a)) for a, q in zip(p.args, p.attr, strict=True) if isinstance(a, str))
             made.append(Op(number(p.dest), (), "none", 0, "none", -1, p.line, pairs))
         for i in (*node.body, node.term):
             cost = costs.cost_of(i, spaces.get(id(i)))
@@ -258,7 +262,11 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         constants=constants,
         uniform_sites=frozenset(plan.uniform_sites),
         leaders=np.array(graph.leaders, np.int64),
-        array_bytes={roots.array_name((k, n)): (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0) for k, n in plan.rows if k in ("shared", "local")},
+        array_bytes={
+            roots.array_name((k, n)): (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0)
+            for k, n in plan.rows
+            if k in ("shared", "local")
+        },
         keep=(engine,),
     )
 
@@ -300,7 +308,7 @@ def _pressure(nodes, graph) -> int:
 
     types = {i.dest: i.type for n in nodes for i in (*n.phis, *n.body) if i.dest and isinstance(i.type, str)}
     most = 0
-    for k, node in enumerate(nodes):
+    for _k, node in enumerate(nodes):
         live: set[str] = set()
         for s in node.succs:
             live |= graph.live_in[s] | {p.dest for p in nodes[s].phis}

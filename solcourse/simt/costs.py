@@ -139,7 +139,7 @@ def _call(i: Instr) -> Cost:
 
 
 def flop_type(i: Instr) -> str | None:
-    """"fp16", "fp32" or "fp64" for the operation's FLOPs."""
+    """ "fp16", "fp32" or "fp64" for the operation's FLOPs."""
     t = i.attr[1] if i.op == "atomicrmw" else i.type
     return {"half": "fp16", "float": "fp32", "double": "fp64"}.get(t) if isinstance(t, str) else None
 

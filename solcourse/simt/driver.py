@@ -26,7 +26,9 @@ def text(plan: Plan, counters: bool) -> str:
     code += f"  %count.at = getelementptr i8, ptr %t, i64 {THREAD['blocks_count']}\n"
     code += f"  %cursor.at = getelementptr i8, ptr %t, i64 {THREAD['trace']}\n  %dead.at = getelementptr i8, ptr %t, i64 {THREAD['trace_dead']}\n"
     code += f"  %exec.at = getelementptr i8, ptr %t, i64 {THREAD['exec']}\n  %warp.at = getelementptr i8, ptr %t, i64 {THREAD['warp']}\n"
-    code += f"  %local.at2 = getelementptr i8, ptr %t, i64 {THREAD['local']}\n  %saved.at2 = getelementptr i8, ptr %t, i64 {THREAD['saved']}\n"
+    code += (
+        f"  %local.at2 = getelementptr i8, ptr %t, i64 {THREAD['local']}\n  %saved.at2 = getelementptr i8, ptr %t, i64 {THREAD['saved']}\n"
+    )
     code += "  br label %take\ntake:\n  %b0 = atomicrmw add ptr %next.at, i64 %chunk monotonic\n  %none = icmp sge i64 %b0, %end\n"
     code += "  br i1 %none, label %finish, label %chunk.go\nchunk.go:\n  %b1 = add i64 %b0, %chunk\n  %over = icmp sgt i64 %b1, %end\n"
     code += "  %b.end = select i1 %over, i64 %end, i64 %b1\n  br label %block\n"
@@ -72,7 +74,11 @@ def _fill_local(plan: Plan, pointer: str) -> str:
 
 def _warps(plan: Plan) -> str:
     """No barrier: warp after warp."""
-    code = "  br label %warp.head\nwarp.head:\n  %w = phi i64 [ 0, %filled ], [ %w.next, %warp.ok ]\n" + _before_warp(plan, False) + _fill_local(plan, "%local")
+    code = (
+        "  br label %warp.head\nwarp.head:\n  %w = phi i64 [ 0, %filled ], [ %w.next, %warp.ok ]\n"
+        + _before_warp(plan, False)
+        + _fill_local(plan, "%local")
+    )
     code += "  %w.32 = trunc i64 %w to i32\n  %r = call i32 @warp(ptr %t, ptr %l, i32 %w.32, i32 0)\n  %bad = icmp eq i32 %r, 2\n"
     code += "  br i1 %bad, label %failed, label %warp.ok\nwarp.ok:\n  %w.next = add i64 %w, 1\n  %w.more = icmp slt i64 %w.next, %warps\n"
     return code + "  br i1 %w.more, label %warp.head, label %block.done\n"
@@ -80,17 +86,25 @@ def _warps(plan: Plan) -> str:
 
 def _phases(plan: Plan) -> str:
     """Between barriers every warp runs until it parks or ends; when all have, the barrier opens."""
-    code = _put("sum0", "0") + _put("sum1", "0").replace("%put.sum1", "%put.sum1a") + _put("phase", "0").replace("%put.phase", "%put.phase0")
+    code = (
+        _put("sum0", "0") + _put("sum1", "0").replace("%put.sum1", "%put.sum1a") + _put("phase", "0").replace("%put.phase", "%put.phase0")
+    )
     code += _put("arrival", "0").replace("%put.arrival", "%put.arrival0")
     code += "  br label %phase.head\nphase.head:\n  %ph = phi i64 [ 0, %filled ], [ %ph.next, %phase.more ]\n  %first.phase = icmp eq i64 %ph, 0\n"
     code += "  %resume = select i1 %first.phase, i32 0, i32 1\n  br label %warp.head\nwarp.head:\n"
-    code += "  %w = phi i64 [ 0, %phase.head ], [ %w.next, %warp.next ]\n  %alive.n = phi i64 [ 0, %phase.head ], [ %alive.new, %warp.next ]\n"
+    code += (
+        "  %w = phi i64 [ 0, %phase.head ], [ %w.next, %warp.next ]\n  %alive.n = phi i64 [ 0, %phase.head ], [ %alive.new, %warp.next ]\n"
+    )
     code += _before_warp(plan, True) + "  br i1 %first.phase, label %warp.fresh, label %warp.check\nwarp.fresh:\n"
-    code += _fill_local(plan, "%lo") + "  br label %warp.go\nwarp.check:\n  %state = load i32, ptr %sv.p\n  %ended = icmp eq i32 %state, -1\n"
+    code += (
+        _fill_local(plan, "%lo") + "  br label %warp.go\nwarp.check:\n  %state = load i32, ptr %sv.p\n  %ended = icmp eq i32 %state, -1\n"
+    )
     code += "  br i1 %ended, label %warp.next, label %warp.go\nwarp.go:\n  %w.32 = trunc i64 %w to i32\n"
     code += "  %r = call i32 @warp(ptr %t, ptr %l, i32 %w.32, i32 %resume)\n  %bad = icmp eq i32 %r, 2\n  br i1 %bad, label %failed, label %warp.ok\n"
     code += "warp.ok:\n  %over.w = icmp eq i32 %r, 0\n  br i1 %over.w, label %warp.end, label %warp.next\nwarp.end:\n  store i32 -1, ptr %sv.p\n  br label %warp.next\n"
-    code += "warp.next:\n  %parked = phi i64 [ 0, %warp.check ], [ 1, %warp.ok ], [ 0, %warp.end ]\n  %alive.new = add i64 %alive.n, %parked\n"
+    code += (
+        "warp.next:\n  %parked = phi i64 [ 0, %warp.check ], [ 1, %warp.ok ], [ 0, %warp.end ]\n  %alive.new = add i64 %alive.n, %parked\n"
+    )
     code += "  %w.next = add i64 %w, 1\n  %w.more = icmp slt i64 %w.next, %warps\n  br i1 %w.more, label %warp.head, label %phase.end\n"
     code += "phase.end:\n  %any = icmp ne i64 %alive.new, 0\n  br i1 %any, label %phase.more, label %phases.done\nphase.more:\n"
     code += "  %ph.next = add i64 %ph, 1\n  %par = and i64 %ph.next, 1\n" + _put("phase", "%par") + _put("arrival", "0")

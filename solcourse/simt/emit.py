@@ -54,6 +54,8 @@ class Emitter:
         self.globals_env: dict[str, str] = {}
         self.casts: dict[str, str] = {}
         self.node = 0
+        self.current_mask = ""
+        self.current_mask_vector: str | None = None
         self.types = {i.dest: i.type for n in cfg.nodes for i in (*n.phis, *n.body) if i.dest}
         for n in cfg.nodes:
             if n.term.op == BARRIER and n.term.attr.dest:
@@ -244,8 +246,14 @@ class Emitter:
         if name not in self.helpers:
             types = [ty for ty, _ in operands]
             self.declared.setdefault(symbol, f"declare {t} @{symbol}({', '.join(types)})")
-            code = f"define internal <32 x {t}> @{name}(" + ", ".join(f"<32 x {ty}> %a{k}" for k, ty in enumerate(types)) + ", i32 %m) noinline {\nentry:\n"
-            code += "".join(f"  %p{k} = alloca [32 x {ty}], align 64\n  store <32 x {ty}> %a{k}, ptr %p{k}, align 64\n" for k, ty in enumerate(types))
+            code = (
+                f"define internal <32 x {t}> @{name}("
+                + ", ".join(f"<32 x {ty}> %a{k}" for k, ty in enumerate(types))
+                + ", i32 %m) noinline {\nentry:\n"
+            )
+            code += "".join(
+                f"  %p{k} = alloca [32 x {ty}], align 64\n  store <32 x {ty}> %a{k}, ptr %p{k}, align 64\n" for k, ty in enumerate(types)
+            )
             code += f"  %r = alloca [32 x {t}], align 64\n  store [32 x {t}] zeroinitializer, ptr %r, align 64\n  br label %head\nhead:\n"
             code += "  %left = phi i32 [ %m, %entry ], [ %rest, %head ]\n  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)\n  %l = zext i32 %lane to i64\n"
             for k, ty in enumerate(types):
@@ -630,7 +638,7 @@ class Emitter:
         self.globals_env[self.f.params[0][1]] = "0"
         self.label(f"b{k}")
         self.current_mask = self.op(f"load i32, ptr %m.{k}")
-        self.current_mask_vector: str | None = None
+        self.current_mask_vector = None
         self.line(f"store i32 0, ptr %m.{k}")
         self.observer.on_block(self, k)
         for i in node.body:
@@ -663,9 +671,7 @@ class Emitter:
     def _store_slot(self, name: str, value: object, mask: str, blend: bool = False) -> None:
         parts = value if isinstance(value, tuple) else (value,)
         vector = name in self.cfg.divergent
-        for (slot, tt, m), part in zip(self.slots[name], parts):
-            if vector and isinstance(part, str) and not part.startswith(("<", "splat")) and isinstance(value, tuple):
-                pass
+        for (slot, tt, _m), part in zip(self.slots[name], parts, strict=True):
             if vector and (blend or not self.cfg.lockstep):
                 old = self.op(f"load {tt}, ptr {slot}")
                 mv = self.mask_vector() if mask == self.current_mask else self.op(f"bitcast i32 {mask} to {V1}")
@@ -675,9 +681,9 @@ class Emitter:
     def _edge(self, k: int, target: int, mask: str) -> None:
         """Lanes `mask` go from k to target: phi values, then the waiting mask."""
         name = self.cfg.nodes[k].name
-        moves = []
+        moves: list[tuple[str, object]] = []
         for p in self.cfg.nodes[target].phis:
-            for a, q in zip(p.args, p.attr):
+            for a, q in zip(p.args, p.attr, strict=True):
                 if q == name:
                     vector = self.varies(p.dest)
                     if isinstance(p.type, str):
@@ -857,7 +863,7 @@ def _permute_function(name: str, t: str, wide: bool) -> str:
         cast = t != "i32"
         code += f"  %iv = bitcast {v} %v to <32 x i32>\n" if cast else "  %iv = or <32 x i32> %v, zeroinitializer\n"
         half = ["<" + ", ".join(f"i32 {k}" for k in range(a, a + 16)) + ">" for a in (0, 16)]
-        for h, idx in zip("ab", half):
+        for h, idx in zip("ab", half, strict=True):
             code += f"  %v.{h} = shufflevector <32 x i32> %iv, <32 x i32> poison, <16 x i32> {idx}\n"
             code += f"  %s.{h} = shufflevector <32 x i32> %s, <32 x i32> poison, <16 x i32> {idx}\n"
         for h in "ab":
@@ -911,7 +917,10 @@ def _mixed_function(name: str, inner: str, op: str, t: str, rows: int) -> str:
         code += f"  %ok = call i1 @{inner}(ptr %t, ptr %row, i32 %site, <32 x i64> %p, i32 %sub, {v} %v)\n"
     code += "  br i1 %ok, label %next, label %bad\nnext:\n  %rest = xor i32 %left, %sub\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %end\n"
     if op == "load":
-        return code + f"end:\n  %o0 = insertvalue {rt} poison, {v} %acc1, 0\n  %o = insertvalue {rt} %o0, i1 true, 1\n  ret {rt} %o\nbad:\n  ret {rt} zeroinitializer\n}}\n"
+        return (
+            code
+            + f"end:\n  %o0 = insertvalue {rt} poison, {v} %acc1, 0\n  %o = insertvalue {rt} %o0, i1 true, 1\n  ret {rt} %o\nbad:\n  ret {rt} zeroinitializer\n}}\n"
+        )
     return code + "end:\n  ret i1 true\nbad:\n  ret i1 false\n}\n"
 
 

@@ -14,7 +14,15 @@ from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw, launch_grid
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS
 from solcourse.simt.records import (
-    ACCESS_KINDS, FLOP_TYPES, PIPES, WARP, AccessCounts, Counts, EngineRun, Finding, LineCounts,
+    ACCESS_KINDS,
+    FLOP_TYPES,
+    PIPES,
+    WARP,
+    AccessCounts,
+    Counts,
+    EngineRun,
+    Finding,
+    LineCounts,
 )  # fmt: skip
 
 Dim = tuple[int, int, int]
@@ -109,9 +117,9 @@ def _line_counts(c: Compiled, raw: Raw, sites: tuple[AccessCounts, ...], scale: 
     split = (c.static["branches"] > 0) @ diverged
     access: dict[tuple[int, str], AccessCounts] = {}
     row_of = {place: k for k, place in enumerate(c.lines)}
-    for site, counts in zip(c.program.sites, sites):
+    for site, of_site in zip(c.program.sites, sites, strict=True):
         key = row_of[(site.file, site.line)], site.kind
-        access[key] = access.get(key, AccessCounts()) + counts
+        access[key] = access.get(key, AccessCounts()) + of_site
     result = []
     for row, (file, line) in enumerate(c.lines):
         counts = Counts(
@@ -124,13 +132,10 @@ def _line_counts(c: Compiled, raw: Raw, sites: tuple[AccessCounts, ...], scale: 
             divergent_branches=int(split[row]),
             barriers=int(by_run["barriers"][row]),
             pipes={p: int(by_run[f"pipe.{p}"][row]) for p in PIPES},
-            **{kind: access.get((row, kind), AccessCounts()) for kind in ACCESS_KINDS if kind in _FIELDS},
+            **{kind: access.get((row, kind), AccessCounts()) for kind in ACCESS_KINDS},  # type: ignore[arg-type]
         )
         result.append(LineCounts(file, line, linecache.getline(file, line).strip(), counts))
     return tuple(sorted(result, key=lambda r: (r.file, r.line)))
-
-
-_FIELDS = frozenset(ACCESS_KINDS)
 
 
 def _sum(parts: list[Counts]) -> Counts:
@@ -145,10 +150,10 @@ def _sum(parts: list[Counts]) -> Counts:
 
     plain = "warp_instructions thread_instructions library_flops int_ops branches divergent_branches barriers".split()
     return Counts(
-        **{n: total(n) for n in plain},
+        **{n: total(n) for n in plain},  # type: ignore[arg-type]
         flops=merged("flops", FLOP_TYPES),
         pipes=merged("pipes", PIPES),
-        **{kind: sum((getattr(p, kind) for p in parts), AccessCounts()) for kind in ACCESS_KINDS},
+        **{kind: sum((getattr(p, kind) for p in parts), AccessCounts()) for kind in ACCESS_KINDS},  # type: ignore[arg-type]
     )
 
 

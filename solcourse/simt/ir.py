@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 from solcourse.errors import UnsupportedKernel
 
@@ -32,7 +33,7 @@ _ATTRS = frozenset(
 class Const:
     """A constant: `value` is an int, a float, or None for undef, poison and zeroinitializer of an aggregate."""
 
-    type: object
+    type: Any
     value: int | float | None
 
 
@@ -49,12 +50,12 @@ class Instr:
     """One instruction. `attr` holds what is not an operand: a predicate, callee, phi's blocks, GEP's offsets, indices."""
 
     op: str
-    dest: str | None
-    type: object  # type of the result, or of the stored value
+    dest: Any  # str, or None where there is no result
+    type: Any  # of the result, or of the stored value
     args: tuple
     line: int
     file: str
-    attr: object = None
+    attr: Any = None
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class Global:
 
     name: str
     space: int
-    type: object
+    type: Any
     init: str
     constant: bool
     align: int
@@ -82,17 +83,17 @@ class Global:
 @dataclass(slots=True)
 class Function:
     name: str
-    params: list[tuple[object, str]]
+    params: list[tuple[Any, str]]
     blocks: list[Block]
     globals: dict[str, Global]
     file: str
 
 
-def array_type(count: int, element: object) -> tuple:
+def array_type(count: int, element: Any) -> tuple:
     return ("array", count, element)
 
 
-def type_size(t: object) -> int:
+def type_size(t: Any) -> int:
     """Bytes of a type in memory, with the natural alignment of its members."""
     if isinstance(t, str):
         return SIZES.get(t) or (int(t[1:]) + 7) // 8
@@ -105,7 +106,7 @@ def type_size(t: object) -> int:
     return -(-size // type_align(t)) * type_align(t)
 
 
-def type_align(t: object) -> int:
+def type_align(t: Any) -> int:
     if isinstance(t, str):
         return type_size(t)
     if t[0] in ("array", "vector"):
@@ -124,7 +125,7 @@ def member_offset(t: tuple, index: int) -> int:
     raise IndexError(index)
 
 
-def type_text(t: object) -> str:
+def type_text(t: Any) -> str:
     """The type as LLVM writes it (address spaces dropped)."""
     if isinstance(t, str):
         return t
@@ -172,7 +173,9 @@ class _Line:
             token = self.peek()
             if token in _ATTRS:
                 self.at += 1
-            elif token == "align" or (token in ("dereferenceable", "dereferenceable_or_null", "captures", "initializes", "range", "memory", "nofpclass")):
+            elif token == "align" or (
+                token in ("dereferenceable", "dereferenceable_or_null", "captures", "initializes", "range", "memory", "nofpclass")
+            ):
                 self.at += 1
                 if self.peek() == "(":
                     self.skip_parens()
@@ -192,12 +195,12 @@ class _Line:
             if depth == 0:
                 return
 
-    def type(self) -> object:
+    def type(self) -> Any:
         token = self.next()
         if token == "[":
             count = int(self.next())
             self.expect("x")
-            t: object = array_type(count, self.type())
+            t: Any = array_type(count, self.type())
             self.expect("]")
         elif token == "<":
             if self.peek() == "{":
@@ -226,7 +229,7 @@ class _Line:
             self.accept(",")
         return tuple(members)
 
-    def value(self, t: object) -> object:
+    def value(self, t: Any) -> Any:
         """An operand of type t."""
         token = self.next()
         if token.startswith("%"):
@@ -264,7 +267,7 @@ class _Line:
             raise ValueError(f"aggregate constant {' '.join(self.tokens)}")
         return Const(t, _number(token, t))
 
-    def indices(self, source: object) -> tuple[int, list[tuple[object, object, int]]]:
+    def indices(self, source: Any) -> tuple[int, list[tuple[Any, Any, int]]]:
         """GEP indices up to ')' or the end: (constant bytes, [(operand, type, scale in bytes)])."""
         offset, variable, t, first = 0, [], source, True
         while self.accept(","):
@@ -291,7 +294,7 @@ class _Line:
         return offset, variable
 
 
-def _number(token: str, t: object) -> int | float:
+def _number(token: str, t: Any) -> int | float:
     if t in ("float", "double", "half", "bfloat"):
         if token.startswith("0x"):
             if token[2] in "HR":
@@ -375,7 +378,7 @@ def parse_module(text: str, entry: str) -> Function:
     return function
 
 
-def _parse_params(cursor: _Line) -> list[tuple[object, str]]:
+def _parse_params(cursor: _Line) -> list[tuple[Any, str]]:
     params = []
     cursor.expect("(")
     while not cursor.accept(")"):

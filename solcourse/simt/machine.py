@@ -17,7 +17,15 @@ from solcourse.simt.access import CHUNK
 from solcourse.simt.arguments import BoundArguments
 from solcourse.simt.compiler import Compiled, call
 from solcourse.simt.layout import (
-    ALLOC, ALLOC_BYTES, LAUNCH, LAUNCH_BYTES, MEMO_BYTES, MEMO_WAYS, THREAD, THREAD_BYTES, TRACED_BYTES,
+    ALLOC,
+    ALLOC_BYTES,
+    LAUNCH,
+    LAUNCH_BYTES,
+    MEMO_BYTES,
+    MEMO_WAYS,
+    THREAD,
+    THREAD_BYTES,
+    TRACED_BYTES,
 )  # fmt: skip
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
@@ -88,6 +96,8 @@ MEMORY = Memory()
 
 class RecordedTrace(Trace):
     """A Trace still in the workers' buffers; put together when it is first read, buffers given back when it is dropped."""
+
+    _parts: list[tuple[np.ndarray, np.ndarray, int]]
 
     def __init__(self, crew: list[_Thread]):
         self.__dict__["_parts"] = [(w.words, w.traced[: w["blocks_count"]].copy(), w["trace_base"]) for w in crew]
@@ -275,12 +285,13 @@ class _Maps:
         self.dynamic = dynamic
 
     def _find(self, p: int) -> int | None:
-        best = None
+        empty = None
         for k, a in enumerate(self.allocations):
-            if a.address <= p < a.address + a.nbytes or (p == a.address and best is None and p):
-                if best is None or self.allocations[best].nbytes == 0:
-                    best = k
-        return best
+            if a.address <= p < a.address + a.nbytes:
+                return k
+            if p and p == a.address and empty is None:
+                empty = k
+        return empty
 
     def rows(self) -> np.ndarray:
         """A fresh (rows, 8) table, with this worker's own maps."""
@@ -302,7 +313,7 @@ class _Maps:
                         lines = -(-a.nbytes // LINE_BYTES) + 1
                         words = -(-a.nbytes // 4) + 2 if self.atomics else 1
                         maps[index] = tuple(self._map(n) for n in (lines, lines, words, words))
-                    for m, column in zip(maps[index], ("read", "written", "stamp", "count")):
+                    for m, column in zip(maps[index], ("read", "written", "stamp", "count"), strict=False):
                         row[ALLOC[column] // 8] = m.ctypes.data
             elif kind == "constant":
                 row[0], row[1] = self.c.constants[name]
@@ -328,7 +339,9 @@ class _Maps:
     def _touched(self, index: int) -> tuple[bool, bool]:
         """Whether the kernel has loads, and stores or atomics, that can go to this allocation."""
         names = {self.allocations[k].name for k in (index, *self.of_param) if k is not None and k == index} | {
-            n.lstrip("%").split(".")[0] for (kind, n), k in zip(self.c.plan.rows, self.of_param) if kind == "param" and k == index
+            n.lstrip("%").split(".")[0]
+            for (kind, n), k in zip(self.c.plan.rows, self.of_param, strict=False)
+            if kind == "param" and k == index
         }
         sites = [s for s in self.c.program.sites if s.kind.startswith("global") and (s.array in names or " or " in s.array)]
         return any(s.kind != "global_store" for s in sites), any(s.kind != "global_load" for s in sites)
@@ -379,7 +392,9 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         block, *rest, warp = errors[0]
         error = (*rest, block, warp)
     read, written, most = maps.totals() if maps.counters and not error else (0, 0, 0)
-    trace = RecordedTrace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
+    trace = (
+        RecordedTrace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
+    )
     MEMORY.give([b for w in crew for b in (w.memo, w.traced_block)] + maps.keep)
     warp_rows = exec_rows[..., EXECUTIONS]
     if maps.counters:
@@ -414,7 +429,7 @@ def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarr
     follows = (notes[1:, 3] == notes[:-1, 3]) & (starts[1:] == starts[:-1] + notes[:-1, 2])
     first = np.concatenate(([0], np.flatnonzero(~follows) + 1))
     last = np.concatenate((first[1:], [n])) - 1
-    for a, b in zip(first.tolist(), last.tolist()):
+    for a, b in zip(first.tolist(), last.tolist(), strict=False):
         size = int(offsets[b + 1] - offsets[a])
         words[offsets[a] : offsets[b + 1]] = parts[notes[a, 3]][0][starts[a] : starts[a] + size]
     return blocks, offsets, words

@@ -7,6 +7,7 @@ uniform, a 32-lane vector otherwise. Lanes that are masked off compute too, so n
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from solcourse.errors import UnsupportedKernel
 from solcourse.simt.ir import Const, Instr
@@ -125,10 +126,9 @@ def address(e, i: Instr) -> str:
     """getelementptr as integer arithmetic."""
     offset, variable = i.attr
     vector = e.is_vector(i)
-    scalar, wide = e.value(i.args[0], False, "ptr") if not e.varies(i.args[0]) else None, None
-    if scalar is None:
-        wide = e.value(i.args[0], True, "ptr")
-    for operand, (t, scale) in zip(i.args[1:], variable):
+    base = e.value(i.args[0], e.varies(i.args[0]), "ptr")
+    scalar, wide = (None, base) if e.varies(i.args[0]) else (base, None)
+    for operand, (t, scale) in zip(i.args[1:], variable, strict=True):
         varies = e.varies(operand)
         x = e.value(operand, varies, t)
         if t != "i64":
@@ -142,13 +142,13 @@ def address(e, i: Instr) -> str:
     if offset:
         scalar = str(offset) if scalar is None else e.op(f"add i64 {scalar}, {offset}")
     if not vector:
-        return scalar or "0"
+        return str(scalar)
     if scalar is None:
-        return wide
+        return str(wide)
     return e.op(f"add <32 x i64> {wide}, {e.broadcast(scalar, 'i64')}") if wide else e.broadcast(scalar, "i64")
 
 
-def extract(e, i: Instr) -> object:
+def extract(e, i: Instr) -> Any:
     value = e.aggregate(i.args[0])
     for k in i.attr:
         value = value[k]
@@ -177,7 +177,7 @@ def intrinsic(name: str) -> Callable:
         types = i.attr[1] if types is None else types
         vector = e.is_vector(i)
         operands = []
-        for a, t in zip(args, types):
+        for a, t in zip(args, types, strict=True):
             immediate = t == "i1" and isinstance(a, Const)  # the flag of ctlz, cttz, abs
             operands.append((("i1", e.constant("i1", a.value, False))) if immediate else (e.text_type(t, vector), e.value(a, vector, t)))
         return e.call(f"llvm.{name}.{e.mangle(i.type, vector)}", e.type(i), operands)
@@ -189,7 +189,7 @@ def library(e, i: Instr, symbol: str, args, types=None) -> str:
     """A scalar function of the C library, lane by lane for the active lanes."""
     types = types or [i.type] * len(args)
     vector = e.is_vector(i)
-    operands = [(t, e.value(a, vector, t)) for a, t in zip(args, types)]
+    operands = [(t, e.value(a, vector, t)) for a, t in zip(args, types, strict=True)]
     if not vector:
         return e.call(symbol, i.type, operands)
     return e.call_lanes(symbol, i.type, operands)
@@ -352,7 +352,7 @@ def _library_row(symbol: str) -> Callable:
 
 def _float_rows() -> dict[str, Callable]:
     rows: dict[str, Callable] = {}
-    for suffix, t in (("", "double"), ("f", "float")):
+    for suffix in ("", "f"):
         for n in (*_UNARY, *_BINARY_LIB):
             rows[f"__nv_{n}{suffix}"] = _library_row(n + suffix)
         for n in ("sin", "cos", "tan", "exp", "exp10", "log", "log2", "log10", "pow"):
@@ -388,7 +388,15 @@ CALLS: dict[str, Callable] = {
 # LLVM intrinsics that are the same operation on vectors
 _SAME = "smax smin umax umin abs fabs fma fmuladd sqrt ctpop ctlz cttz fshl fshr bswap bitreverse minnum maxnum minimum maximum copysign floor ceil trunc rint nearbyint round roundeven canonicalize uadd.sat sadd.sat usub.sat ssub.sat".split()
 _LLVM_LIBM = "exp exp2 log log2 log10 sin cos tan pow sinh cosh tanh asin acos atan atan2".split()
-_IGNORED = ("llvm.lifetime", "llvm.assume", "llvm.dbg", "llvm.experimental.noalias", "llvm.donothing", "llvm.nvvm.membar", "llvm.nvvm.bar.warp.sync")
+_IGNORED = (
+    "llvm.lifetime",
+    "llvm.assume",
+    "llvm.dbg",
+    "llvm.experimental.noalias",
+    "llvm.donothing",
+    "llvm.nvvm.membar",
+    "llvm.nvvm.bar.warp.sync",
+)
 
 
 def find_call(name: str) -> Callable | None:
