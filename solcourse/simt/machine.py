@@ -32,7 +32,7 @@ from solcourse.simt.records import LINE_BYTES, WARP, Trace
 
 TRACE_WORDS = 1 << 22  # bound of the Trace: 32 MiB of line words; beyond it whole blocks are left out
 TRACE_BLOCKS = 1 << 17
-EXEC_ROWS_BYTES = 4 << 20  # bound of the per-warp execution counts
+EXEC_ROWS_BYTES = 256 << 10  # bound of the per-warp execution counts
 VIRTUAL_BASE = 1 << 21  # line number of the first array in the virtual address space
 POLL_S = 0.05
 
