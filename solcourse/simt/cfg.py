@@ -235,7 +235,7 @@ def _renumber(nodes: list[Node], order: list[int]) -> list[Node]:
         n.loops = tuple(new[h] for h in n.loops)
         n.phis = [_drop_dead(p, names) for p in n.phis]
         result.append(n)
-    for k, n in enumerate(result):
+    for n in result:
         n.preds = []
     for k, n in enumerate(result):
         for s in n.succs:

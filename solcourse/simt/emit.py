@@ -543,7 +543,7 @@ class Emitter:
                 o(f"store i64 %vl.{k}, ptr %vline.{k}")
         o(f"%args.at = getelementptr i8, ptr %l, i64 {LAUNCH['args']}")
         o("%args = load ptr, ptr %args.at, !invariant.load !0")
-        for k, (t, name) in enumerate(self.params):
+        for k, (t, _) in enumerate(self.params):
             tt = self.memory_type(t)
             o(f"%arg.{k}.at = getelementptr i64, ptr %args, i64 {k}")
             o(f"%arg.{k} = load {tt}, ptr %arg.{k}.at, !invariant.load !0")

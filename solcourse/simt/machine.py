@@ -30,7 +30,7 @@ from solcourse.simt.layout import (
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
 
-TRACE_WORDS = 1 << 22  # bound of the Trace: 32 MiB of line words; beyond it whole blocks are left out
+TRACE_WORDS = 1 << 20  # bound of the Trace: 8 MiB, lines of half a million requests; beyond it whole blocks are left out
 TRACE_BLOCKS = 1 << 17
 EXEC_ROWS_BYTES = 256 << 10  # bound of the per-warp execution counts
 VIRTUAL_BASE = 1 << 21  # line number of the first array in the virtual address space
@@ -187,7 +187,7 @@ def launch_grid(
     warps = -(-per_block // WARP)
     tables, masks = _thread_indices(block)
     shared_bytes = -(-plan.shared_bytes // 16) * 16 + dynamic_shared_bytes
-    workers = 1 if plan.ordered else max(1, min(threads or cores(), count))
+    workers = 1 if plan.ordered else max(1, min(threads or cores(), -(-count // 32)))  # a few blocks run sooner than a thread starts
     traced = min(count, TRACE_BLOCKS) if counters else 0
     row_bytes = len(c.program.blocks) * ROW * 8
     kept = min(traced, max(1, EXEC_ROWS_BYTES // (row_bytes * warps))) if counters else 0
@@ -204,7 +204,7 @@ def launch_grid(
     }  # fmt: skip
     for name, value in values.items():
         launch[LAUNCH[name] // 8] = value
-    maps = _Maps(c, bound, dynamic_shared_bytes, counters)
+    maps = _Maps(c, bound, dynamic_shared_bytes, counters, count < grid[0] * grid[1] * grid[2])
     crew = []
     for _ in range(workers):
         rows = maps.rows()
@@ -269,8 +269,8 @@ def _bits(t: str, value: int | float) -> int:
 class _Maps:
     """ALLOC rows, and per worker the maps of words read and written."""
 
-    def __init__(self, c: Compiled, bound: BoundArguments, dynamic: int, counters: bool):
-        self.c, self.counters = c, counters
+    def __init__(self, c: Compiled, bound: BoundArguments, dynamic: int, counters: bool, sampled: bool):
+        self.c, self.counters, self.sampled = c, counters, sampled
         self.allocations = list(bound.allocations)
         self.lines = []
         line = VIRTUAL_BASE
@@ -324,6 +324,8 @@ class _Maps:
         return table
 
     def _map(self, n: int) -> np.ndarray:
+        if self.sampled:  # a few blocks of a launch that may reach over many GiB: pages that are not touched must cost nothing
+            return _aligned(4 * n).view(np.uint32)
         block = MEMORY.take(4 * n)
         self.keep.append(block)
         return block[: 4 * n].view(np.uint32)
@@ -346,18 +348,23 @@ class _Maps:
         sites = [s for s in self.c.program.sites if s.kind.startswith("global") and (s.array in names or " or " in s.array)]
         return any(s.kind != "global_store" for s in sites), any(s.kind != "global_load" for s in sites)
 
-    def totals(self) -> tuple[int, int, int]:
+    def totals(self, trace: Trace, blocks: int) -> tuple[int, int, int]:
         """Distinct bytes read before written, distinct bytes written, most atomics on one address."""
         read = written = 0
         most = 0
+        lines = self._lines(trace, blocks)
         for index, first in self.maps[0].items() if self.maps else ():
             reads, writes = self._touched(index)
+            where: slice | np.ndarray = slice(None)
+            if lines is not None:
+                here = lines - self.lines[index]
+                where = here[(here >= 0) & (here < len(first[0]))]
             for which, wanted in ((0, reads), (1, writes)):
                 if not wanted:
                     continue
-                words = first[which]
+                words = first[which][where]
                 for other in self.maps[1:]:
-                    words = words | other[index][which]
+                    words = words | other[index][which][where]
                 n = 4 * int(np.bitwise_count(words).sum(dtype=np.int64))
                 read, written = (read + n, written) if which == 0 else (read, written + n)
             if self.atomics:
@@ -366,6 +373,13 @@ class _Maps:
                     counts = counts + other[index][3]
                 most = max(most, int(counts.max(initial=0)))
         return read, written, most
+
+    def _lines(self, trace: Trace, blocks: int) -> np.ndarray | None:
+        """Every line a sampled launch touched, where its trace is complete; else None, for all lines there are."""
+        if not self.sampled or len(trace.blocks) != blocks:
+            return None
+        words = trace.words
+        return np.unique((words[words >> np.uint64(63) == 0] >> np.uint64(32)).astype(np.int64))
 
 
 def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, maps: _Maps, stopped: str, keep: tuple) -> Raw:
@@ -391,10 +405,10 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         errors.sort(key=lambda e: (e[1] != 1, e[0]))  # stray accesses first, lowest block first
         block, *rest, warp = errors[0]
         error = (*rest, block, warp)
-    read, written, most = maps.totals() if maps.counters and not error else (0, 0, 0)
     trace = (
         RecordedTrace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
     )
+    read, written, most = maps.totals(trace, int(launch[LAUNCH["end"] // 8])) if maps.counters and not error else (0, 0, 0)
     MEMORY.give([b for w in crew for b in (w.memo, w.traced_block)] + maps.keep)
     warp_rows = exec_rows[..., EXECUTIONS]
     if maps.counters:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from solcourse.errors import UnsupportedKernel
+from solcourse.simt.half import conversion
 from solcourse.simt.ir import Const, Instr
 
 FLOATS = ("half", "float", "double")
@@ -249,6 +250,26 @@ def match(e, i: Instr) -> object:
     return (e.op(f"select <32 x i1> {ok}, <32 x i32> {same}, <32 x i32> zeroinitializer"), ok)
 
 
+def inline_conversion(e, i: Instr) -> str:
+    """cvt between float16, held as i16, and another type."""
+    target, source, unsigned = conversion(i.attr[0])  # type: ignore[misc]
+    vector = e.is_vector(i)
+    x = e.value(i.args[0], vector, i.attr[1][0])
+    st, tt = e.text_type(source, vector), e.text_type(target, vector)
+    if source == "half":
+        x = e.op(f"bitcast {e.text_type('i16', vector)} {x} to {st}")
+    if source in FLOATS and target in FLOATS:
+        y = e.op(f"{'fpext' if bits_of(target) > bits_of(source) else 'fptrunc'} {st} {x} to {tt}")
+    elif target in FLOATS:
+        y = e.op(f"{'u' if unsigned else 's'}itofp {st} {x} to {tt}")
+    else:  # to the nearest integer
+        f = e.text_type("float", vector)
+        wide = e.op(f"fpext {st} {x} to {f}")
+        near = e.call(f"llvm.rint.{e.mangle('float', vector)}", f, [(f, wide)])
+        y = e.call(f"llvm.fpto{'u' if unsigned else 's'}i.sat.{e.mangle(target, vector)}.{e.mangle('float', vector)}", tt, [(f, near)])
+    return e.op(f"bitcast {tt} {y} to {e.text_type('i16', vector)}") if target == "half" else y
+
+
 def special_asm(e, i: Instr) -> str:
     """mov.u32 $0, %register;"""
     register = i.attr[0].split("%")[1].rstrip(";")
@@ -413,6 +434,8 @@ def find_call(name: str) -> Callable | None:
         return vote
     if name.startswith("llvm.nvvm.match."):
         return match
+    if name.startswith("asm cvt") and conversion(name):
+        return inline_conversion
     if name.startswith("asm mov.u32 $0, %"):
         return special_asm
     if name.startswith("llvm.nvvm.sqrt.rn."):

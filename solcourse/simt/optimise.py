@@ -13,6 +13,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from solcourse.simt.half import with_bodies
 from solcourse.simt.ir import Block, Const, Function, Instr
 
 _LOCK = threading.Lock()
@@ -40,7 +41,7 @@ _SREG_DECLARE = re.compile(r'^(declare i32 @"?simt\.sreg\.[^\n]*?\))[^\n]*$', re
 
 def optimise(text: str, entry: str) -> str:
     """Optimised LLVM IR of the module, with only what `entry` needs."""
-    text = _SREG.sub("simt.sreg.", text)
+    text = with_bodies(_SREG.sub("simt.sreg.", text))
     text = _SREG_DECLARE.sub(r"\1 memory(none) nounwind willreturn", text)
     with _LOCK:
         machine = _nvptx()

@@ -1,0 +1,98 @@
+"""float16: numba-cuda calls C++ functions of cuda_fp16.h through shims; here each declared shim gets a body in LLVM IR.
+
+A shim is `i32 name(result*, operand*...)`, halves as i16. Bodies are inlined by the optimiser like any device function. Shims
+that are not in the tables stay declared, and are refused by name when the kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DECLARE = re.compile(r'^declare i32 @"?(_Z\w*_nbst)"?\((.*)\)[^\n]*$', re.M)
+_BINARY = {"pl": "fadd", "mi": "fsub", "ml": "fmul", "dv": "fdiv"}
+_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_NAMED_BINARY = {
+    f"__h{n}{tail}": op for n, op in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul"), ("div", "fdiv")) for tail in ("", "_rn")
+}
+_NAMED_COMPARE = {f"__h{n}": p for n, p in _COMPARE.items()} | {f"__h{n}u": "u" + p[1:] for n, p in _COMPARE.items()}
+_UNARY = {"hsqrt": "sqrt", "hceil": "ceil", "hfloor": "floor", "hrint": "rint", "htrunc": "trunc", "hexp": "exp", "hexp2": "exp2",
+          "hlog": "log", "hlog2": "log2", "hlog10": "log10", "hsin": "sin", "hcos": "cos", "__habs": "fabs"}  # fmt: skip
+_CONVERT = {"d": "double", "f": "float", "i": "i32", "j": "u32", "l": "i64", "m": "u64", "x": "i64", "y": "u64", "s": "i16", "t": "u16"}
+
+
+def with_bodies(text: str) -> str:
+    """The module with every known shim defined."""
+    return _DECLARE.sub(lambda m: _define(m.group(1), m.group(2).count(",")) or m.group(0), text)
+
+
+def _define(name: str, operands: int) -> str | None:
+    body = _body(name)
+    if body is None:
+        return None
+    params = ", ".join(["ptr %r", *(f"ptr %p{k}" for k in range(operands))])
+    return f'define internal i32 @"{name}"({params}) alwaysinline {{\n{body}  ret i32 0\n}}\n'
+
+
+def _load(k: int, t: str = "half") -> str:
+    return f"  %a{k} = load {t}, ptr %p{k}\n"
+
+
+def _body(name: str) -> str | None:
+    two = _load(0) + _load(1)
+    m = re.match(r"_Z(\w\w)RK6__halfS1__nbst$", name)
+    if m and m.group(1) in _BINARY:
+        return two + f"  %v = {_BINARY[m.group(1)]} half %a0, %a1\n  store half %v, ptr %r\n"
+    if m and m.group(1) in _COMPARE:
+        return two + _truth(_COMPARE[m.group(1)])
+    if name == "_ZngRK6__half_nbst":
+        return _load(0) + "  %v = fneg half %a0\n  store half %v, ptr %r\n"
+    m = re.match(r"_ZN6__halfC1E(\w)_nbst$", name)
+    if m and m.group(1) in _CONVERT:
+        return _from(_CONVERT[m.group(1)])
+    m = re.match(r"_ZL(\d+)(\w+)_nbst$", name)
+    return _named(m.group(2)[: int(m.group(1))]) if m else None
+
+
+def _named(base: str) -> str | None:
+    two = _load(0) + _load(1)
+    if base in _NAMED_BINARY:
+        return two + f"  %v = {_NAMED_BINARY[base]} half %a0, %a1\n  store half %v, ptr %r\n"
+    if base in _NAMED_COMPARE:
+        return two + _truth(_NAMED_COMPARE[base])
+    if base in ("__hfma", "__hmax", "__hmin"):
+        op = {"__hfma": "fma", "__hmax": "maxnum", "__hmin": "minnum"}[base]
+        third = _load(2) if op == "fma" else ""
+        args = ", ".join(f"half %a{k}" for k in range(3 if op == "fma" else 2))
+        return two + third + f"  %v = call half @llvm.{op}.f16({args})\n  store half %v, ptr %r\n"
+    if base == "__hneg":
+        return _load(0) + "  %v = fneg half %a0\n  store half %v, ptr %r\n"
+    if base in _UNARY:  # computed in float32 and rounded once
+        code = _load(0) + "  %w = fpext half %a0 to float\n"
+        return code + f"  %x = call float @llvm.{_UNARY[base]}.f32(float %w)\n  %v = fptrunc float %x to half\n  store half %v, ptr %r\n"
+    if base in ("__float2half", "__float2half_rn", "__double2half"):
+        return _from("double" if "double" in base else "float")
+    return None
+
+
+def _truth(predicate: str) -> str:
+    return f"  %c = fcmp {predicate} half %a0, %a1\n  %v = zext i1 %c to i8\n  store i8 %v, ptr %r\n"
+
+
+def _from(kind: str) -> str:
+    if kind in ("float", "double"):
+        return _load(0, kind) + f"  %v = fptrunc {kind} %a0 to half\n  store half %v, ptr %r\n"
+    t = "i" + kind[1:]
+    return _load(0, t) + f"  %v = {'u' if kind[0] == 'u' else 's'}itofp {t} %a0 to half\n  store half %v, ptr %r\n"
+
+
+# conversions that numba-cuda writes as inline PTX: the operand and the result, as (register type, LLVM type) by suffix
+_PTX_TYPES = {"f16": "half", "f32": "float", "f64": "double", **{f"{s}{w}": f"i{w}" for s in "su" for w in (8, 16, 32, 64)}}
+_CVT = re.compile(r"asm cvt(\.rni|\.rn)?\.(\w+)\.(\w+) \$0, \$1;$")
+
+
+def conversion(asm: str) -> tuple[str, str, bool] | None:
+    """(target, source, unsigned) of an inline cvt, as LLVM types; None for other assembly."""
+    m = _CVT.match(asm)
+    if not m or m.group(2) not in _PTX_TYPES or m.group(3) not in _PTX_TYPES:
+        return None
+    return _PTX_TYPES[m.group(2)], _PTX_TYPES[m.group(3)], "u" in (m.group(2)[0], m.group(3)[0])
