@@ -5,8 +5,10 @@ SOLCOURSE_MUST_RUN="nvvm browser" (set in CI) turns a skip in tests of these mar
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +26,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.g
 
 def pytest_configure(config: pytest.Config) -> None:
     """Stubs are copied into, and progress is written to, a folder of this run: never exercises/mine."""
-    folder = tempfile.TemporaryDirectory(prefix="solcourse-mine-")
-    os.environ["SOLCOURSE_MINE"] = folder.name
-    config.add_cleanup(folder.cleanup)
+    folder = tempfile.mkdtemp(prefix="solcourse-mine-")
+    os.environ["SOLCOURSE_MINE"] = folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a worker of pytest-xdist runs no other clean-up
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
