@@ -139,8 +139,10 @@ def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, digest: str) 
     graph = cfg_.build(function, lambda i: _varies(i, roots, rows_uniform))
     observer = BlockCounter() if counters else Nothing()
     emitter = Emitter(function, graph, roots, counters, observer, rows_uniform, wide_vectors())
-    code = _module(emitter, emitter.emit(), function)
     _runtime()
+    warp = emitter.emit()
+    _require_symbols(kernel, emitter.declared)
+    code = _module(emitter, warp, function)
     try:
         engine = _native(code)
     except RuntimeError as err:  # a fault of the emitter: say so, without a crash later
@@ -189,6 +191,17 @@ def _array_names(kernel: KernelIR, function: Function) -> dict[str, str]:
     for k, n in enumerate(sorted(shared)):
         names[n] = f"shared array {k + 1}" if len(shared) > 1 else "the shared array"
     return names
+
+
+def _require_symbols(kernel: KernelIR, declared: dict[str, str]) -> None:
+    """A C library may lack a function; calling it would end the process."""
+    for name, line in declared.items():
+        if line.startswith("declare") and f"@{name}(" in line and "." not in name and llvm.address_of_symbol(name) is None:
+            raise UnsupportedKernel(
+                f"Kernel {kernel.name} needs `{name}`, which this machine's C library does not have. Nothing ran.",
+                file=kernel.file,
+                line=kernel.first_line,
+            )
 
 
 def _module(e: Emitter, warp: str, function: Function) -> str:

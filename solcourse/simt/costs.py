@@ -115,8 +115,6 @@ def _call(i: Instr) -> Cost:
         return Cost(1, "lsu", "shared")
     if name.startswith(("llvm.nvvm.vote", "asm activemask", "llvm.nvvm.match")):
         return Cost(1, "alu", "alu")
-    if name.startswith("asm cvt"):
-        return Cost(1, "xu", "xu")
     if name.startswith("llvm.nvvm.bar.warp.sync"):
         return Cost(1, "cbu", "alu")
     if name.startswith("llvm.nvvm.fma"):

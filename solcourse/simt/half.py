@@ -21,8 +21,14 @@ _CONVERT = {"d": "double", "f": "float", "i": "i32", "j": "u32", "l": "i64", "m"
 
 
 def with_bodies(text: str) -> str:
-    """The module with every known shim defined."""
-    return _DECLARE.sub(lambda m: _define(m.group(1), m.group(2).count(",")) or m.group(0), text)
+    """The module with every known shim and piece of float16 assembly defined."""
+    text = without_assembly(_DECLARE.sub(lambda m: _define(m.group(1), m.group(2).count(",")) or m.group(0), text))
+    used = sorted(set(re.findall(r"@(llvm\.(\w+)\.(f16|f32))\(", text)))  # a second declaration of a name is an error: only missing ones
+    for name, base, t in used:
+        full = "half" if t == "f16" else "float"
+        if not re.search(rf'^declare [^\n]*@"?{re.escape(name)}"?\(', text, re.M):
+            text += f"declare {full} @{name}({', '.join([full] * {'fma': 3, 'maxnum': 2, 'minnum': 2}.get(base, 1))})\n"
+    return text
 
 
 def _define(name: str, operands: int) -> str | None:
@@ -85,14 +91,62 @@ def _from(kind: str) -> str:
     return _load(0, t) + f"  %v = {'u' if kind[0] == 'u' else 's'}itofp {t} %a0 to half\n  store half %v, ptr %r\n"
 
 
-# conversions that numba-cuda writes as inline PTX: the operand and the result, as (register type, LLVM type) by suffix
+# ---- inline PTX: conversions (both front ends), arithmetic and comparison (numba's built-in numba.cuda) -----------------------
+
+_ASM = re.compile(r'call (\w+) asm (?:sideeffect )?"([^"]*f16[^"]*)", *"[^"]*" *\(')
 _PTX_TYPES = {"f16": "half", "f32": "float", "f64": "double", **{f"{s}{w}": f"i{w}" for s in "su" for w in (8, 16, 32, 64)}}
-_CVT = re.compile(r"asm cvt(\.rni|\.rn)?\.(\w+)\.(\w+) \$0, \$1;$")
+_ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 
 
-def conversion(asm: str) -> tuple[str, str, bool] | None:
-    """(target, source, unsigned) of an inline cvt, as LLVM types; None for other assembly."""
-    m = _CVT.match(asm)
-    if not m or m.group(2) not in _PTX_TYPES or m.group(3) not in _PTX_TYPES:
+def without_assembly(text: str) -> str:
+    """The module with the known pieces of float16 assembly replaced by functions that do the same; others stay."""
+    made: dict[str, str] = {}
+
+    def replace(m: re.Match) -> str:
+        name = "simt." + re.sub(r"\W+", ".", m.group(2).replace("\\0A", " ").replace("\\0a", " "))[:60].strip(".")
+        body = _assembly(m.group(2))
+        if body is None:
+            return m.group(0)
+        made[name] = f'define internal {m.group(1)} @"{name}"({body[0]}) alwaysinline {{\n{body[1]}}}\n'
+        return f'call {m.group(1)} @"{name}"('
+
+    text = _ASM.sub(replace, text)
+    return text + "\n" + "\n".join(made.values())
+
+
+def _halves(n: int) -> tuple[str, str]:
+    return ", ".join(f"i16 %i{k}" for k in range(n)), "".join(f"  %a{k} = bitcast i16 %i{k} to half\n" for k in range(n))
+
+
+def _assembly(asm: str) -> tuple[str, str] | None:
+    """(parameters, body) of the function an assembly string stands for."""
+    give = "  %o = bitcast half %v to i16\n  ret i16 %o\n"
+    m = re.search(r"\b(add|sub|mul|neg|abs|fma)(?:\.rn)?\.f16\b", asm)
+    if m and "setp" not in asm:
+        params, code = _halves({"neg": 1, "abs": 1, "fma": 3}.get(m.group(1), 2))
+        op = {
+            "neg": "fneg half %a0",
+            "abs": "call half @llvm.fabs.f16(half %a0)",
+            "fma": "call half @llvm.fma.f16(half %a0, half %a1, half %a2)",
+        }.get(m.group(1)) or f"{_ARITHMETIC[m.group(1)]} half %a0, %a1"
+        return params, code + f"  %v = {op}\n" + give
+    m = re.search(r"setp\.(eq|ne|lt|le|gt|ge)\.f16", asm)
+    if m:
+        params, code = _halves(2)
+        return params, code + f"  %c = fcmp {_COMPARE[m.group(1)]} half %a0, %a1\n  %o = zext i1 %c to i16\n  ret i16 %o\n"
+    m = re.match(r"cvt(?:\.rni|\.rn)?\.(\w+)\.(\w+) ", asm)
+    return _conversion(m.group(1), m.group(2)) if m else None
+
+
+def _conversion(to: str, source: str) -> tuple[str, str] | None:
+    if to not in _PTX_TYPES or source not in _PTX_TYPES:
         return None
-    return _PTX_TYPES[m.group(2)], _PTX_TYPES[m.group(3)], "u" in (m.group(2)[0], m.group(3)[0])
+    t, s = _PTX_TYPES[to], _PTX_TYPES[source]
+    if to == "f16":
+        op = "fptrunc" if s in ("float", "double") else "uitofp" if source[0] == "u" else "sitofp"
+        return f"{s} %a0", f"  %v = {op} {s} %a0 to half\n  %o = bitcast half %v to i16\n  ret i16 %o\n"
+    params, code = _halves(1)
+    if t in ("float", "double"):
+        return params, code + f"  %v = fpext half %a0 to {t}\n  ret {t} %v\n"
+    near = code + "  %w = fpext half %a0 to float\n  %n = call float @llvm.rint.f32(float %w)\n"  # .rni: to the nearest integer
+    return params, near + f"  %v = fpto{'u' if to[0] == 'u' else 's'}i float %n to {t}\n  ret {t} %v\n"

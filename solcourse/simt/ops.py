@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from solcourse.errors import UnsupportedKernel
-from solcourse.simt.half import conversion
 from solcourse.simt.ir import Const, Instr
 
 FLOATS = ("half", "float", "double")
@@ -109,6 +108,8 @@ def cast(e, i: Instr) -> str:
     if op in ("ptrtoint", "inttoptr"):
         op = "trunc" if bits_of(source) > bits_of(target) else "zext"
     st, tt = e.text_type(source, vector), e.text_type(target, vector)
+    if op == "fptrunc" and (source, target) == ("double", "half"):
+        return double_to_half(e, value, vector)
     if op in ("fptosi", "fptoui"):  # PTX saturates
         name = f"llvm.{op}.sat.{e.mangle(target, vector)}.{e.mangle(source, vector)}"
         return e.call(name, tt, [(st, value)])
@@ -250,26 +251,6 @@ def match(e, i: Instr) -> object:
     return (e.op(f"select <32 x i1> {ok}, <32 x i32> {same}, <32 x i32> zeroinitializer"), ok)
 
 
-def inline_conversion(e, i: Instr) -> str:
-    """cvt between float16, held as i16, and another type."""
-    target, source, unsigned = conversion(i.attr[0])  # type: ignore[misc]
-    vector = e.is_vector(i)
-    x = e.value(i.args[0], vector, i.attr[1][0])
-    st, tt = e.text_type(source, vector), e.text_type(target, vector)
-    if source == "half":
-        x = e.op(f"bitcast {e.text_type('i16', vector)} {x} to {st}")
-    if source in FLOATS and target in FLOATS:
-        y = e.op(f"{'fpext' if bits_of(target) > bits_of(source) else 'fptrunc'} {st} {x} to {tt}")
-    elif target in FLOATS:
-        y = e.op(f"{'u' if unsigned else 's'}itofp {st} {x} to {tt}")
-    else:  # to the nearest integer
-        f = e.text_type("float", vector)
-        wide = e.op(f"fpext {st} {x} to {f}")
-        near = e.call(f"llvm.rint.{e.mangle('float', vector)}", f, [(f, wide)])
-        y = e.call(f"llvm.fpto{'u' if unsigned else 's'}i.sat.{e.mangle(target, vector)}.{e.mangle('float', vector)}", tt, [(f, near)])
-    return e.op(f"bitcast {tt} {y} to {e.text_type('i16', vector)}") if target == "half" else y
-
-
 def special_asm(e, i: Instr) -> str:
     """mov.u32 $0, %register;"""
     register = i.attr[0].split("%")[1].rstrip(";")
@@ -317,7 +298,25 @@ def find_first(e, i: Instr) -> str:
     return e.op(f"trunc {st} {n} to {e.type(i)}") if source == "i64" else n
 
 
+def double_to_half(e, x: str, vector: bool) -> str:
+    """Rounded once: through float32 rounded to odd, since few CPUs, and not every C library, convert float64 to float16."""
+    d, f, n, b = (e.text_type(t, vector) for t in ("double", "float", "i32", "i1"))
+    near = e.op(f"fptrunc {d} {x} to {f}")
+    back = e.op(f"fpext {f} {near} to {d}")
+    size, size_back = (e.call(f"llvm.fabs.{e.mangle('double', vector)}", d, [(d, v)]) for v in (x, back))
+    above, inexact = e.op(f"fcmp ogt {d} {size_back}, {size}"), e.op(f"fcmp one {d} {back}, {x}")
+    bits = e.op(f"bitcast {f} {near} to {n}")
+    down = e.op(f"sub {n} {bits}, {e.op(f'zext {b} {above} to {n}')}")
+    odd = e.op(f"or {n} {down}, {e.op(f'zext {b} {inexact} to {n}')}")
+    return e.op(f"fptrunc {f} {e.op(f'bitcast {n} {odd} to {f}')} to {e.text_type('half', vector)}")
+
+
 def fused(e, i: Instr) -> str:
+    if i.type == "half":
+        vector = e.is_vector(i)
+        h, d = e.text_type("half", vector), e.text_type("double", vector)
+        a, b, c = (e.op(f"fpext {h} {e.value(x, vector, 'half')} to {d}") for x in i.args[:3])
+        return double_to_half(e, e.op(f"fadd {d} {e.op(f'fmul {d} {a}, {b}')}, {c}"), vector)
     return intrinsic("fma")(e, i, i.args[:3], [i.type] * 3)
 
 
@@ -434,8 +433,6 @@ def find_call(name: str) -> Callable | None:
         return vote
     if name.startswith("llvm.nvvm.match."):
         return match
-    if name.startswith("asm cvt") and conversion(name):
-        return inline_conversion
     if name.startswith("asm mov.u32 $0, %"):
         return special_asm
     if name.startswith("llvm.nvvm.sqrt.rn."):

@@ -36,13 +36,13 @@ def _nvptx():
 
 
 _SREG = re.compile(r"llvm\.nvvm\.read\.ptx\.sreg\.")
-_SREG_DECLARE = re.compile(r'^(declare i32 @"?simt\.sreg\.[^\n]*?\))[^\n]*$', re.M)
+_SREG_DECLARE = re.compile(r'^declare [^\n]*?(@"?simt\.sreg\.[\w.]+"?\(\))[^\n]*$', re.M)
 
 
 def optimise(text: str, entry: str) -> str:
     """Optimised LLVM IR of the module, with only what `entry` needs."""
     text = with_bodies(_SREG.sub("simt.sreg.", text))
-    text = _SREG_DECLARE.sub(r"\1 memory(none) nounwind willreturn", text)
+    text = _SREG_DECLARE.sub(r"declare i32 \1 memory(none) nounwind willreturn", text)  # and no range attribute
     with _LOCK:
         machine = _nvptx()
         module = llvm.parse_assembly(text)
