@@ -1,7 +1,8 @@
 """The caches, replayed: compiled loops over a Trace. The definition of what hits, misses, is fetched and is written back.
 
 This is the inside of traffic.py, in a file of its own because it is compiled by numba; traffic.py imports it when a trace is
-replayed, and nobody else does. Everything is deterministic. Times are counted in *turns*: one warp running to its first stall.
+replayed, and nobody else does. Everything is deterministic. Each SM has a clock of
+its own, in SM cycles: a *turn* is one warp running on to the first load it has to wait for.
 
 Glossary: a *line id* is the dense number of a 128-byte line among those that the trace touches; a *slot* holds one line in the L1
 of one SM; a sector mask has 4 bits, a word mask 32.
@@ -17,7 +18,8 @@ from numba import njit
 
 LOAD, STORE, ATOMIC, LOCAL_LOAD, LOCAL_STORE = range(5)  # what a site does to the caches
 MAX_TURN = 64  # requests that one warp may issue without waiting for any
-TURNS = 4  # turns of one SM before the next SM goes on
+EPOCH = 200  # cycles by which the clocks of two SMs may differ
+NEVER = 1 << 62
 
 # columns of the per-site table that `replay` fills
 REQUESTS, SECTORS, L1_HITS, L2_LOOKUPS, L2_HITS, FETCH_FIRST, FETCH_AGAIN, AT_L1, AT_L2, AT_DRAM, TAG_WAVEFRONTS, N_SITE = range(12)
@@ -170,9 +172,11 @@ def prepare(offsets: np.ndarray, words: np.ndarray, warps: int, site_action: np.
 
 
 # Entries are rows of int32: one row of the L2 table per line id, one row of the L1 table per slot.
-BEFORE, AFTER, VALID, DIRTY, FILLED = range(5)  # both: neighbours in LRU order, sector mask, dirty words or sectors, time of the last fill
+BEFORE, AFTER, VALID, DIRTY, FILLED = range(
+    5
+)  # both: neighbours in LRU order, sector mask, dirty words or sectors, when the last fill arrives
 PRESENT, READ_ONCE, WRITTEN_ONCE = 5, 6, 7  # L2: is it in; sectors that were ever fetched, ever written back
-CHAIN, TAG, LEVEL = 5, 6, 7  # L1: next slot of the hash bucket; line id; where the last fill came from (1 L2, 2 DRAM)
+CHAIN, TAG = 5, 6  # L1: next slot of the hash bucket; line id
 ROW = 8
 LONG_AGO = -(1 << 30)
 
@@ -248,8 +252,8 @@ def _l2_touch(l2, ends, used, capacity, line, granule, totals):
 _l2_touch = _compiled(_l2_touch)
 
 
-def _l2_access(l2, ends, used, capacity, line, sectors, mask, action, now, window, table, site, granule, totals):
-    """Some sectors of one line at L2; and in the site's row of the table. Returns 2 if DRAM has to be waited for, else 1."""
+def _l2_access(l2, ends, used, capacity, line, sectors, mask, action, now, near, far, table, site, granule, totals):
+    """Some sectors of one line at L2. near, far: cycles until data from L2 and from DRAM is there. Returns when it is."""
     _l2_touch(l2, ends, used, capacity, line, granule, totals)
     asked = _popcount4(sectors)
     table[site, L2_LOOKUPS] += asked
@@ -257,8 +261,8 @@ def _l2_access(l2, ends, used, capacity, line, sectors, mask, action, now, windo
     if action == STORE:  # never waits for DRAM: bytes are merged under a mask
         table[site, L2_HITS] += asked
         l2[line, DIRTY] = dirty | mask
-        return 1
-    level = 2 if now - np.int64(l2[line, FILLED]) < window else 1
+        return now
+    arrives = max(now + near, np.int64(l2[line, FILLED]))  # or it is still on its way from DRAM
     valid = np.int64(l2[line, VALID])
     missing = sectors & ~valid & _sector_mask(mask & ~dirty)
     table[site, L2_HITS] += asked - _popcount4(missing)
@@ -271,11 +275,11 @@ def _l2_access(l2, ends, used, capacity, line, sectors, mask, action, now, windo
         table[site, FETCH_FIRST] += 32 * (_popcount4(fetch) - again)
         l2[line, READ_ONCE] |= np.int32(fetch)
         l2[line, VALID] = valid | fetch
-        l2[line, FILLED] = now
-        level = 2
+        arrives = now + far
+        l2[line, FILLED] = arrives
     if action == ATOMIC:
         l2[line, DIRTY] = dirty | mask
-    return level
+    return arrives
 
 
 _l2_access = _compiled(_l2_access)
@@ -317,7 +321,6 @@ def _l1_allocate(l1, ends, e, head, h, line, buckets, slot):
     l1[slot, VALID] = 0
     l1[slot, DIRTY] = 0
     l1[slot, FILLED] = LONG_AGO
-    l1[slot, LEVEL] = 0
     _push(l1, ends, e, slot)
     return slot, left, dirty
 
@@ -325,14 +328,14 @@ def _l1_allocate(l1, ends, e, head, h, line, buckets, slot):
 _l1_find, _l1_allocate = _compiled(_l1_find), _compiled(_l1_allocate)
 
 
-def _deal(sm, r, queue, warps, start, counts, phase_start, cursor, finish, block_of, phase_of, left_of, alive):
-    """Give place r of an SM the next block that touches memory. Returns the block to deal after it."""
+def _deal(sm, resident, queue, warps, now, start, counts, phase_start, cursor, finish, ready, block_of, phase_of, left_of, alive):
+    """Put the next block that touches memory in the last place of an SM: the youngest. Returns the block to deal after it."""
     blocks = len(phase_start) - 1
     while queue < blocks and phase_start[queue + 1] == phase_start[queue]:
         queue += 1
-    block_of[sm, r] = -1
     if queue == blocks:
         return queue
+    r = resident - 1
     block_of[sm, r] = queue
     phase_of[sm, r] = phase_start[queue]
     left_of[sm, r] = counts[phase_start[queue]]
@@ -340,24 +343,54 @@ def _deal(sm, r, queue, warps, start, counts, phase_start, cursor, finish, block
         first, last = start[queue * warps + w], start[queue * warps + w + 1]
         cursor[sm, r * warps + w] = first
         finish[sm, r * warps + w] = last
+        ready[sm, r * warps + w] = NEVER
         if last > first:
             alive[sm] += 1
     return queue + 1
 
 
-_deal = _compiled(_deal)
+def _retire(sm, r, resident, warps, cursor, finish, ready, block_of, phase_of, left_of):
+    """Take block r off an SM: younger blocks move down, the last place is free."""
+    for q in range(r, resident - 1):
+        block_of[sm, q] = block_of[sm, q + 1]
+        phase_of[sm, q] = phase_of[sm, q + 1]
+        left_of[sm, q] = left_of[sm, q + 1]
+    for k in range(r * warps, (resident - 1) * warps):
+        cursor[sm, k] = cursor[sm, k + warps]
+        finish[sm, k] = finish[sm, k + warps]
+        ready[sm, k] = ready[sm, k + warps]
+    block_of[sm, resident - 1] = -1
+    for k in range((resident - 1) * warps, resident * warps):
+        ready[sm, k] = NEVER
+
+
+def _release(sm, r, warps, now, phase, cursor, finish, ready, phase_of):
+    """Warps of block r whose next request is in the block's phase may go on."""
+    for k in range(r * warps, (r + 1) * warps):
+        c = cursor[sm, k]
+        if ready[sm, k] == NEVER and c < finish[sm, k] and phase[c] == phase_of[sm, r]:
+            ready[sm, k] = now
+
+
+_deal, _retire, _release = _compiled(_deal), _compiled(_retire), _compiled(_release)
 
 
 class Machine(NamedTuple):
-    """What the traced blocks are replayed on. l1_lines: per SM. granule: bytes of one DRAM fetch. hit_run: L1 hits that a warp may
-    wait for in one turn. passes: 2 replays twice and counts the second time only (L2 warm)."""
+    """What the traced blocks are replayed on.
+
+    sms, resident   SMs, blocks at once on each;  l1_lines: per SM;  granule: bytes of one DRAM fetch
+    latency         cycles until data from L1, L2, DRAM is there
+    issue           cycles of an SM that go with each request, its share of all other instructions
+    passes          2 replays twice and counts the second time only (L2 warm)
+    """
 
     sms: int
     resident: int
     l1_lines: int
     l2_lines: int
     granule: int
-    hit_run: int
+    latency: tuple[int, int, int]
+    issue: int
     passes: int
 
 
@@ -379,22 +412,23 @@ def replay(
     heads = np.empty(m.sms * buckets, np.int32)
     l1_ends, l2_ends = np.empty(2 * m.sms, np.int32), np.full(2, -1, np.int32)
     l1_used, l2_used = np.zeros(m.sms, np.int64), np.zeros(1, np.int64)
-    warp_state = np.zeros((2, m.sms, m.resident * warps), np.int64)
-    block_state = np.zeros((3, m.sms, m.resident), np.int64)
-    sm_state = np.zeros((3, m.sms), np.int64)
+    cursor, finish, ready = (np.zeros((m.sms, m.resident * warps), np.int64) for _ in range(3))
+    block_of, phase_of, left_of = (np.zeros((m.sms, m.resident), np.int64) for _ in range(3))
+    alive, clock = np.zeros(m.sms, np.int64), np.zeros(m.sms, np.int64)
     capacity = m.l2_lines if m.l2_lines < line_count else 0
-    now = 0
     for _ in range(m.passes):
-        for zeroed in (table, totals, l1_used, sm_state):
+        for zeroed in (table, totals, l1_used, alive):
             zeroed[...] = 0
-        for emptied in (heads, l1_ends, block_state):
+        for emptied in (heads, l1_ends, block_of):
             emptied[...] = -1
         l2[:, READ_ONCE:] = 0
-        now = _replay(
+        clock[:] = clock.max()
+        ready[:] = NEVER
+        _replay(
             words, index.lines, index.position, index.phase, index.start, index.counts, index.phase_start, warps, site_action,
-            site_stall, m.sms, m.resident, l1_lines, buckets, capacity, m.granule, m.hit_run, now, table, totals, l1, heads, l1_ends,
-            l1_used, l2, l2_ends, l2_used, warp_state[0], warp_state[1], block_state[0], block_state[1], block_state[2], sm_state[0],
-            sm_state[1], sm_state[2], np.empty(4, np.int64),
+            site_stall, m.sms, m.resident, l1_lines, buckets, capacity, m.granule, m.latency[0], m.latency[1], m.latency[2], m.issue,
+            table, totals, l1, heads, l1_ends, l1_used, l2, l2_ends, l2_used, cursor, finish, ready, block_of, phase_of, left_of,
+            alive, clock, np.empty(4, np.int64),
         )  # fmt: skip
     dirty = l2[l2[:, DIRTY] != 0]
     sectors = (np.ascontiguousarray(dirty[:, DIRTY]).view(np.uint8).reshape(-1, 4) != 0) @ np.array([1, 2, 4, 8])
@@ -409,51 +443,54 @@ _BITS = np.array([bin(i).count("1") for i in range(16)])
 
 def _replay(
     words, lines, position, phase, start, counts, phase_start, warps, site_action, site_stall, sms, resident, l1_lines, buckets,
-    capacity, granule, hit_run, now, table, totals, l1, head, ends, used, l2, l2_ends, l2_used, cursor, finish, block_of, phase_of,
-    left_of, alive, turn, favourite, sets,
+    capacity, granule, at_l1, at_l2, at_dram, issue, table, totals, l1, head, ends, used, l2, l2_ends, l2_used, cursor, finish, ready,
+    block_of, phase_of, left_of, alive, clock, sets,
 ):  # fmt: skip
-    """One pass. By SM: cursor and finish of each warp; block_of, phase_of and left_of (requests left in the phase) of each resident
-    block; alive: warps that have requests left; turn: turns taken; favourite: the warp that went last. Returns the time after it."""
+    """One pass. By SM and warp: cursor, finish, ready (when it may issue; NEVER behind a barrier or at its end). By SM and resident
+    block, oldest first: block_of, phase_of, left_of (requests left in the phase). By SM: alive (warps with requests left), clock."""
     lanes = resident * warps
     queue = 0
-    for r in range(resident):  # breadth first: one block for each SM, then the second
+    for _ in range(resident):  # breadth first: one block for each SM, then the second
         for sm in range(sms):
-            queue = _deal(sm, r, queue, warps, start, counts, phase_start, cursor, finish, block_of, phase_of, left_of, alive)
+            _retire(sm, 0, resident, warps, cursor, finish, ready, block_of, phase_of, left_of)
+            queue = _deal(
+                sm, resident, queue, warps, clock[sm], start, counts, phase_start, cursor, finish, ready, block_of, phase_of, left_of, alive
+            )
+    for sm in range(sms):
+        for r in range(resident):
+            if block_of[sm, r] >= 0:
+                _release(sm, r, warps, clock[sm], phase, cursor, finish, ready, phase_of)
+    horizon = clock[0]
     running = True
     while running:
         running = False
-        now += 1
+        horizon += EPOCH
         for sm in range(sms):
-            for _ in range(TURNS):
-                if alive[sm] == 0:
-                    break
+            while alive[sm] > 0 and clock[sm] < horizon:
                 running = True
-                k = favourite[sm]
-                r = 0
-                c = np.int64(0)
-                for _ in range(lanes):  # the next warp that a barrier does not hold
-                    k += 1
-                    if k == lanes:
-                        k = 0
-                    r = k // warps
-                    c = cursor[sm, k]
-                    if block_of[sm, r] >= 0 and c < finish[sm, k] and phase[c] == phase_of[sm, r]:
-                        break
-                favourite[sm] = k
-                turn[sm] += 1
-                # what was asked for less than one round of this SM's warps ago is still on its way
-                window = alive[sm]
-                window_l2 = (window + TURNS - 1) // TURNS
+                now = clock[sm]
+                k = lanes - 1
+                while k >= 0 and ready[sm, k] > now:  # the youngest warp that is ready
+                    k -= 1
+                if k < 0:  # all wait: on to the first that will be ready
+                    first = np.int64(NEVER)
+                    for j in range(lanes):
+                        first = min(first, ready[sm, j])
+                    clock[sm] = first
+                    continue
+                r = k // warps
+                c = cursor[sm, k]
                 credit = 0.0
-                missed = np.int64(0)
-                hit_stalls = 0
+                waits = now  # when the data asked for so far will be there
+                held = False
                 for _ in range(MAX_TURN):
                     i = position[c]
                     header = np.int64(words[i] & np.uint64(0x7FFFFFFFFFFFFFFF))
                     site = header >> 32
                     action = site_action[site]
                     loading = action in (LOAD, LOCAL_LOAD)
-                    level = np.int64(0)
+                    arrives = now + at_l1
+                    passed = np.int64(0)  # sectors on the way between L1 and L2, one per clock
                     sets[:] = 0
                     for j in range(i + 1, i + 1 + (header & 0xFFFF)):
                         line = np.int64(lines[j])
@@ -478,8 +515,7 @@ def _replay(
                                     table[site, L2_HITS] += _popcount4(spilled)
                                     l2[gone, DIRTY] = np.int64(l2[gone, DIRTY]) | _word_mask(spilled)
                             if loading:
-                                if turn[sm] - np.int64(l1[slot, FILLED]) < window:
-                                    level = max(level, np.int64(l1[slot, LEVEL]))
+                                arrives = max(arrives, np.int64(l1[slot, FILLED]))  # or it is still on its way
                                 wanted &= ~np.int64(l1[slot, VALID])
                                 table[site, L1_HITS] += asked - _popcount4(wanted)
                             else:
@@ -487,40 +523,61 @@ def _replay(
                                 l1[slot, DIRTY] |= np.int32(wanted)
                                 wanted = 0
                         if wanted:  # stores are written through: a line in L1 is updated, none is allocated
-                            got = _l2_access(
-                                l2, l2_ends, l2_used, capacity, line, wanted, mask, action, now, window_l2, table, site, granule, totals
+                            passed += _popcount4(wanted)
+                            there = _l2_access(
+                                l2,
+                                l2_ends,
+                                l2_used,
+                                capacity,
+                                line,
+                                wanted,
+                                mask,
+                                action,
+                                now,
+                                at_l2,
+                                at_dram,
+                                table,
+                                site,
+                                granule,
+                                totals,
                             )
+                            arrives = max(arrives, there)
                             if loading:
                                 l1[slot, VALID] |= np.int32(wanted)
-                                l1[slot, FILLED] = turn[sm]
-                                l1[slot, LEVEL] = got
-                            if action != STORE:
-                                level = max(level, got)
+                                l1[slot, FILLED] = there
                     table[site, REQUESTS] += 1
                     if action != STORE and action != LOCAL_STORE:
-                        table[site, AT_L1 + level] += 1
-                    table[site, TAG_WAVEFRONTS] += max(max(sets[0], sets[1]), max(sets[2], sets[3]))
-                    missed |= level
+                        table[site, AT_L1 + (arrives > now + at_l1) + (arrives > now + at_l2)] += 1
+                        waits = max(waits, arrives)
+                    tags = max(max(sets[0], sets[1]), max(sets[2], sets[3]))
+                    table[site, TAG_WAVEFRONTS] += tags
+                    now += max(max(passed, tags), issue)
                     c += 1
                     left_of[sm, r] -= 1
-                    if c == finish[sm, k] or phase[c] != phase_of[sm, r]:
+                    held = c == finish[sm, k] or phase[c] != phase_of[sm, r]
+                    if held:
                         break
                     credit += site_stall[site]
                     if credit >= 0.999:  # the warp waits here
-                        credit = 0.0
-                        hit_stalls += 1
-                        if missed or hit_stalls == hit_run:
-                            break
+                        break
                 cursor[sm, k] = c
+                clock[sm] = now
+                ready[sm, k] = NEVER if held else max(now, waits if credit >= 0.999 else now)
                 if c == finish[sm, k]:
                     alive[sm] -= 1
                 if left_of[sm, r] == 0:
                     phase_of[sm, r] += 1
                     if phase_of[sm, r] < phase_start[block_of[sm, r] + 1]:
                         left_of[sm, r] = counts[phase_of[sm, r]]
+                        _release(sm, r, warps, now, phase, cursor, finish, ready, phase_of)
                     else:
-                        queue = _deal(sm, r, queue, warps, start, counts, phase_start, cursor, finish, block_of, phase_of, left_of, alive)
-    return now
+                        _retire(sm, r, resident, warps, cursor, finish, ready, block_of, phase_of, left_of)
+                        queue = _deal(
+                            sm, resident, queue, warps, now, start, counts, phase_start, cursor, finish, ready, block_of, phase_of, left_of,
+                            alive,
+                        )  # fmt: skip
+                        if block_of[sm, resident - 1] >= 0:
+                            _release(sm, resident - 1, warps, now, phase, cursor, finish, ready, phase_of)
 
 
 _replay = _compiled(_replay)

@@ -8,8 +8,10 @@ L2     sectored lines, LRU, written back with byte masks: a store waits for noth
        with DRAM first. Where two partitions keep copies of what both sides read (A100, H100, B200), the capacity shrinks with the
        part of the lines that both sides touch, to one half.
 DRAM   is read in pieces of `dram_fetch_bytes`: 64 on HBM parts, the neighbour sector comes along.
-order  block i runs on SM i mod S, R blocks at a time, the next block when one ends. An SM takes its warps in turn; a warp runs on to
-       the first load it has to wait for, through up to lat_dram / lat_l1 waits on L1 hits; barriers hold.
+order  block i runs on SM i mod S, R blocks at a time, the next block when one ends. A warp runs on to the first load it has to wait
+       for, and is back when its data is there; of those that are ready the youngest goes on (greedy-then-youngest, as measured by
+       Huerta et al., MICRO 2025; recalled). A turn takes as long as its sectors on the way to L2 (one per clock), its tags, or its
+       share of the other instructions. Barriers hold. So few warps move ahead where the caches are the limit, all where latency is.
 
 Fewer traced blocks than the device runs at once stand for all: each cache shrinks to these blocks' share of it (data that nearly
 all of them touch is counted once), and what they fetch for the first time is scaled to the grid, but not beyond the distinct bytes
@@ -182,9 +184,10 @@ def traffic(run: EngineRun, device: Device | str, occupancy: Occupancy, cache: s
     p = _prepare(run)
     plan = _plan(run, p, gpu, occupancy)
     stall = np.array(schedule(run.program).stall_weight or (0.0,), np.float64)
-    hit_run = max(1, round(gpu.lat_dram / gpu.lat_l1))
     passes = 2 if cache == "warm" and len(run.trace.blocks) == run.blocks else 1
-    machine = sim.Machine(plan.sms, plan.resident, plan.l1_lines, plan.l2_lines, gpu.dram_fetch_bytes, hit_run, passes)
+    latency = (round(gpu.lat_l1), round(gpu.lat_l2), round(gpu.lat_dram))
+    issue = max(1, round(_ratio(run.counts.warp_instructions, gpu.partitions * _traced_requests(run))))
+    machine = sim.Machine(plan.sms, plan.resident, plan.l1_lines, plan.l2_lines, gpu.dram_fetch_bytes, latency, issue, passes)
     words = np.ascontiguousarray(run.trace.words, np.uint64)
     table, totals = sim.replay(words, p.index, run.warps_per_block, p.actions, stall, machine)
     l2_bytes = plan.l2_lines_full * float(LINE_BYTES)
@@ -252,6 +255,10 @@ def _dram(run: EngineRun, p: _Prepared, full: np.ndarray, blocks: float, totals:
     written = totals[sim.WRITEBACK_FIRST] + totals[sim.LEFT_FIRST]
     rewritten = totals[sim.WRITEBACK_AGAIN] + totals[sim.LEFT_AGAIN]
     return _window_dram(run, p, first, again + merged, written, rewritten, blocks, l2, cache)
+
+
+def _traced_requests(run: EngineRun) -> int:
+    return sum(c.requests for s, c in zip(run.program.sites, run.site_counts, strict=True) if not s.kind.startswith("shared"))
 
 
 def _assemble(run: EngineRun, gpu: Device, p: _Prepared, l2: float, cache: str, table: np.ndarray, totals: np.ndarray) -> Traffic:

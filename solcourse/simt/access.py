@@ -133,23 +133,23 @@ def _mark_many(store: bool, load: bool) -> str:
     """_mark for CHUNK different lines at once."""
     gather, scatter = f"@llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0", f"@llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0"
     code = f"  %wr.ps = getelementptr i32, ptr %written, {_C64} %ids\n"
-    code += f"  %wr.s = call {_C32} {gather}(<{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
+    code += f"  %wr.s = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there, {_C32} zeroinitializer)\n"
     if load:
         code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
-        code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there, {_C32} zeroinitializer)\n"
+        code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %rd.ps, {_C1} %there, {_C32} zeroinitializer)\n"
         code += (
             f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
         )
-        code += f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> %rd.ps, i32 4, {_C1} %there)\n"
+        code += f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> align 4 %rd.ps, {_C1} %there)\n"
     if store:
         code += f"  %wr.news = or {_C32} %wr.s, %wms\n"
-        code += f"  call void {scatter}({_C32} %wr.news, <{CHUNK} x ptr> %wr.ps, i32 4, {_C1} %there)\n"
+        code += f"  call void {scatter}({_C32} %wr.news, <{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there)\n"
     return code
 
 
 RECORD_DECLARATIONS = (
-    f"declare {_C32} @llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0(<{CHUNK} x ptr>, i32, {_C1}, {_C32})\n"
-    f"declare void @llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0({_C32}, <{CHUNK} x ptr>, i32, {_C1})\n"
+    f"declare {_C32} @llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0(<{CHUNK} x ptr>, {_C1}, {_C32})\n"
+    f"declare void @llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0({_C32}, <{CHUNK} x ptr>, {_C1})\n"
 )
 
 
@@ -201,13 +201,27 @@ def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) 
             phi += ", [ %one.v, %one ]"
         else:
             code += "  br label %general\n"
-        code += "general:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector("%off")
-        code += f"  %all.v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n  br label %end\n"
+        code += f"general:\n  %all.v = call {vt} @general.load.{t}(i64 %base, {V64} %off, i32 %m)\n  br label %end\n"
         return code + f"end:\n  %v = phi {vt} {phi}\n"
-    code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n  %mv = bitcast i32 %m to <32 x i1>\n" + pointer_vector(
-        "%off"
+    code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
+    return code + f"  call void @general.store.{t}(i64 %base, {V64} %off, i32 %m, {vt} %v)\n  br label %end\nend:\n"
+
+
+def general_functions(t: str, size: int) -> str:
+    """The gather and the scatter of type t, out of line: what is rare in tuned code should not be compiled at every access."""
+    vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
+    code = (
+        f"define internal {vt} @general.load.{t}(i64 %base, {V64} %off, i32 %m) noinline {{\n  %mv = bitcast i32 %m to {V1}\n"
+        + pointer_vector("%off")
     )
-    return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n  br label %end\nend:\n"
+    code += (
+        f"  %v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n  ret {vt} %v\n}}\n"
+    )
+    code += (
+        f"define internal void @general.store.{t}(i64 %base, {V64} %off, i32 %m, {vt} %v) noinline {{\n  %mv = bitcast i32 %m to {V1}\n"
+        + pointer_vector("%off")
+    )
+    return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n  ret void\n}}\n"
 
 
 def _short(t: str) -> str:

@@ -453,6 +453,7 @@ class Emitter:
         if name not in self.helpers:
             self.helpers[name] = access.access_function(name, op, t, size, space, self.counters, self.attrs)
             self.declared[f"gather.{t}"] = access.gather_declarations(t)
+            self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
         if mixed:
             many = f"mixed.{name}"
             self.helpers["find"] = access.FIND
