@@ -460,14 +460,15 @@ def _replay(
         for r in range(resident):
             if block_of[sm, r] >= 0:
                 _release(sm, r, warps, clock[sm], phase, cursor, finish, ready, phase_of)
-    horizon = clock[0]
-    running = True
-    while running:
-        running = False
-        horizon += EPOCH
+    while True:
+        horizon = np.int64(NEVER)  # an epoch from the SM that is behind the others
+        for sm in range(sms):
+            if alive[sm] > 0:
+                horizon = min(horizon, clock[sm] + EPOCH)
+        if horizon == NEVER:
+            return
         for sm in range(sms):
             while alive[sm] > 0 and clock[sm] < horizon:
-                running = True
                 now = clock[sm]
                 k = lanes - 1
                 while k >= 0 and ready[sm, k] > now:  # the youngest warp that is ready

@@ -188,7 +188,6 @@ def pointer_vector(offsets: str, name: str = "ptrs") -> str:
 def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) -> str:
     """From block %move: the unit-stride, one-address and general ways. `offset` is where the unit run starts."""
     vt = f"<32 x {t}>"
-    suffix = f"v32{_short(t)}.v32p0"
     code = f"  br i1 {unit}, label %run, label %scatter\nrun:\n  %run.i = add i64 %base, {offset}\n  %run.p = inttoptr i64 %run.i to ptr\n"
     if op == "load":
         code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
