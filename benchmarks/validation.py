@@ -200,7 +200,7 @@ def _square(n: int, depth: int) -> Callable[[], tuple]:
 
 def _sgemm(ladder: str, gpu: str, n: int, steps: dict[str, tuple[Any, tuple, Any]]) -> Iterator[Entry]:
     for label, (kernel, grid, block) in steps.items():
-        sample = 8 if n >= 2048 else 16
+        sample = 16 if n >= 2048 else None
         yield Entry(ladder, gpu, label, kernel, _square(n, n), grid, block, gflops(2 * n**3), size=f"M=N=K={n}", sample=sample)
 
 
@@ -239,7 +239,7 @@ def best_practices() -> Iterator[Entry]:
         yield Entry("outer-product-bpg-v100", "Tesla V100", label, kernel, args, grid, block, gbs(moved), sample=None, cache="warm")
     for label, kernel in (
         ("C=AA^T simple", k.aat_simple),
-        ('C=AA^T smem, 32', k.aat_shared(32)),
+        ("C=AA^T smem, 32", k.aat_shared(32)),
         ("C=AA^T smem padded", k.aat_shared(33)),
     ):
         args = lambda: (np.zeros(32 * n, F32), np.zeros(n * n, F32), n)  # noqa: E731
@@ -250,7 +250,7 @@ def chains() -> Iterator[Entry]:
     loads = 64  # of 4000: the rate does not depend on it
     blocks = 864
     for length in (0, 1, 4, 24, 40, 48, 56, 72, 80, 96, 128):
-        flops = blocks * 256 * loads * (2 * 2 * length + 2)
+        flops = blocks * 256 * loads * (2 * length + 2)  # as the source counts: `length` FMAs in all, one more addition per load
         args = lambda: (np.zeros(blocks * 256 * loads, F32), np.zeros(blocks * 256 * loads, F32), np.zeros(256, F32), loads)  # noqa: E731
         yield Entry(
             "roofline-alex_a100_40", "A100 40GB", f"FMA chain N={length} ", k.fma_chains(length), args, blocks, 256,
@@ -272,7 +272,7 @@ def ilp() -> Iterator[Entry]:
 def numba_kernels() -> Iterator[Entry]:
     n = 2**28
     t4 = "T4 (colab gpuType in notebook metadata)"
-    args = lambda: (np.zeros(n, np.int64), np.zeros(n, np.int64))  # noqa: E731
+    args = zeros(n, n, dtype=np.int64)
     yield Entry("numba-copy-t4", t4, "numba copy_blocked", k.copy_blocked, lambda: (*args(), 64), 16384, 256, ms, sample=1280)
     yield Entry("numba-copy-t4", t4, "numba copy_optimized", k.copy_striped, args, 16384, 256, ms, sample=1280)
     n = 20_000_000
@@ -388,7 +388,9 @@ def main() -> None:
         error = [abs(p / m - 1) for p, m in pairs]
         seen = results[0][0].seen
         note = " (seen)" if seen else " (ratios)" if ladder in RATIOS else ""
-        print(f"{ladder:30s} {gpu[:24]:24s} {len(pairs):3d} rows  median error {100 * median(error):5.1f} %  worst {100 * max(error):5.1f} %{note}")
+        print(
+            f"{ladder:30s} {gpu[:24]:24s} {len(pairs):3d} rows  median error {100 * median(error):5.1f} %  worst {100 * max(error):5.1f} %{note}"
+        )
         if chosen.verbose:
             for (entry, _, _, p), (guess, real) in zip(results, pairs, strict=True):
                 label = f"{entry.label.strip()} {entry.size} {entry.row_block}"

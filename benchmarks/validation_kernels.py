@@ -7,6 +7,7 @@ Mixing a uint64 with a signed number gives int64 in numba, and its wrap-around s
 from __future__ import annotations
 
 from numba import cuda, float32, float64, uint32, uint64
+from numba.cuda import libdevice
 
 ZERO, ONE, TWO, FOUR, WARP = uint64(0), uint64(1), uint64(2), uint64(4), uint64(32)
 FULL = 0xFFFFFFFF
@@ -105,7 +106,8 @@ def copy_striped(src, dst):
 
 # ------------------------------------------------------------------------------------------------------------------- FMA
 def fma_chains(length):
-    """Two independent chains of `length` FMAs for each pair of loads."""
+    """`length` FMAs in two independent chains for each pair of loads."""
+    half, odd = length // 2, length % 2
 
     @cuda.jit
     def roofline(a, b, out, loads):
@@ -118,9 +120,11 @@ def fma_chains(length):
             x = a[base + i * step]
             y = b[base + i * step]
             p, q = x, y
-            for _ in range(length):
+            for _ in range(half):
                 p = p * x + y
                 q = q * y + x
+            if odd:
+                p = p * x + y
             total += p + q
             i += ONE
         if total == float32(123.0):
@@ -171,7 +175,7 @@ def nbody(positions, out, n):  # positions (4 n,) x y z m
         for k in range(T):
             dx, dy, dz = tile[4 * k] - x, tile[4 * k + 1] - y, tile[4 * k + 2] - z
             d2 = dx * dx + dy * dy + dz * dz + float32(1e-3)
-            inverse = cuda.libdevice.rsqrtf(d2)
+            inverse = libdevice.rsqrtf(d2)
             s = tile[4 * k + 3] * (inverse * inverse * inverse)
             ax += dx * s
             ay += dy * s

@@ -252,26 +252,39 @@ def _loops(items: Iterable[int | Loop]) -> Iterable[Loop]:
             yield from _loops(item.items)
 
 
-def _stall_weights(pieces: Iterable[Sequence[Step]], sites: int) -> list[float]:
-    """1 for a site after whose request the warp waits for a load it has issued, 0 for one after which it goes on."""
-    weight = [0.0] * sites
+def _stalls(pieces: Iterable[Sequence[Step]], sites: int) -> tuple[list[int], list[int]]:
+    """Per site: how often it is the last request before the warp waits for a load it has issued, and how often it occurs."""
+    stalls, seen = [0] * sites, [0] * sites
     outstanding: set[int] = set()
     recent = -1
     sequence = [step for piece in pieces for step in piece]
-    for _ in range(2):  # the second time with what is under way from the first: back edges
+    for again in (False, True):  # the second time with what is under way from the first: back edges
         for step in sequence:
             if outstanding and any(source in outstanding for source in step.sources):
                 if not step.slots:  # a phi or another free operation hands the value on
                     outstanding.add(step.dest)
                 else:
-                    if recent >= 0:
-                        weight[recent] = 1.0
+                    if again and recent >= 0:
+                        stalls[recent] += 1
                     outstanding.clear()
             if step.site >= 0 and step.space in ("global", "local"):
                 recent = step.site
+                seen[recent] += again
                 if step.dest >= 0:
                     outstanding.add(step.dest)
-    return weight
+    return stalls, seen
+
+
+def _stall_weights(pieces: Sequence[Sequence[Step]], loops: Iterable[Loop], sites: int) -> tuple[float, ...]:
+    """The part of a stall that one request of each site is: 1 where the warp waits behind it, 0 where it goes on, 1/4 where it waits
+    at every fourth, because four iterations of the loop are issued together."""
+    stalls, seen = _stalls(pieces, sites)
+    weight = [min(1.0, a / b) if b else 0.0 for a, b in zip(stalls, seen, strict=True)]
+    for loop in loops:
+        if loop.unrolled:
+            stalls, seen = _stalls([loop.unrolled], sites)
+            weight = [min(1.0, a / b) if b else old for a, b, old in zip(stalls, seen, weight, strict=True)]
+    return tuple(weight)
 
 
 _MEMO: dict[int, tuple[weakref.ref, Schedule]] = {}
@@ -285,19 +298,13 @@ def schedule(program: Program) -> Schedule:
     raw = [[_step(op, program) for op in block.ops] for block in program.blocks]
     ordered = tuple(hoist_loads(steps) for steps in raw)
     items = _tree(_back_edges(program), 0, len(raw) - 1, raw, program)
-    weight = _stall_weights(ordered, len(program.sites))
-    for loop in _loops(items):
-        if loop.unrolled:
-            for step in loop.unrolled:
-                if step.site >= 0:
-                    weight[step.site] /= 1.0 if weight[step.site] < 1.0 else UNROLL
     barrier = _CLASSES.index("barrier")
     made = Schedule(
         blocks=ordered,
         items=items,
         slots=tuple(sum(step.slots for step in steps) for steps in raw),
         barriers=tuple(sum(step.kind == barrier for step in steps) for steps in raw),
-        stall_weight=tuple(weight),
+        stall_weight=_stall_weights(ordered, tuple(_loops(items)), len(program.sites)),
     )
     key = id(program)
     _MEMO[key] = (weakref.ref(program, lambda _: _MEMO.pop(key, None)), made)

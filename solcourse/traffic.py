@@ -257,6 +257,15 @@ def _dram(run: EngineRun, p: _Prepared, full: np.ndarray, blocks: float, totals:
     return _window_dram(run, p, first, again + merged, written, rewritten, blocks, l2, cache)
 
 
+def warm_up() -> None:
+    """Compile the replay now (seconds on a fresh installation, nothing afterwards), so that the first prediction does not have to."""
+    from . import cachesim as sim
+
+    words = np.array([1 << 63 | 1, 0xFF], np.uint64)  # one request of one warp: one sector of line 0
+    index = sim.prepare(np.array([0, 2], np.int64), words, 1, np.zeros(1, np.int64))
+    sim.replay(words, index, 1, np.zeros(1, np.int64), np.ones(1), sim.Machine(1, 1, 1, 1, 32, (1, 2, 3), 1, 1))
+
+
 def _traced_requests(run: EngineRun) -> int:
     return sum(c.requests for s, c in zip(run.program.sites, run.site_counts, strict=True) if not s.kind.startswith("shared"))
 
@@ -275,7 +284,8 @@ def _assemble(run: EngineRun, gpu: Device, p: _Prepared, l2: float, cache: str, 
     fetched = full[:, sim.FETCH_FIRST] + full[:, sim.FETCH_AGAIN]
     whole = len(run.trace.blocks) == run.blocks
     spared = 0.0 if whole else 1.0 - _ratio(dram.first, full[:, sim.FETCH_FIRST].sum())
-    recovered = spared * full[:, sim.FETCH_FIRST] / np.maximum(fetched, 1e-300)
+    all_first = _ratio(full[:, sim.FETCH_FIRST].sum(), fetched.sum())  # for sites that wait only for what others have fetched
+    recovered = spared * np.where(fetched > 0, full[:, sim.FETCH_FIRST] / np.maximum(fetched, 1e-300), all_first)
     lookups = full[:, sim.L2_LOOKUPS]
     l2_hits = lookups - (lookups - full[:, sim.L2_HITS]) * (1.0 - recovered)
     l1_hits, sectors = full[:, sim.L1_HITS], full[:, sim.SECTORS]

@@ -14,7 +14,7 @@ from solcourse import cachesim
 from solcourse.errors import UnknownName, WorkError
 from solcourse.hardware import device
 from solcourse.occupancy import occupancy
-from solcourse.traffic import traffic
+from solcourse.traffic import traffic, warm_up
 
 A100 = device("A100-SXM4-80GB")
 LOAD, STORE, ATOMIC = "global_load", "global_store", "global_atomic"
@@ -318,6 +318,13 @@ def test_an_unknown_device_is_refused():
 def test_importing_traffic_and_model_does_not_load_numba():
     code = "import sys, solcourse.traffic, solcourse.model, solcourse.registers; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_warming_up_compiles_everything_that_a_replay_needs():
+    warm_up()
+    known = [len(f.signatures) for f in (cachesim._index, cachesim._scatter, cachesim._replay)]
+    moved(copy_run(4, stride=3))
+    assert [len(f.signatures) for f in (cachesim._index, cachesim._scatter, cachesim._replay)] == known
 
 
 def test_compiling_works_where_no_folder_can_be_written(monkeypatch):
