@@ -40,6 +40,7 @@ class Cfg:
     live_in: list[set[str]]
     cross: set[str]  # SSA names that are read in another block than the one that defines them (phis included)
     defs: dict[str, Instr]
+    spins: set[int]  # latches of loops that may wait for another lane, warp or block
     leaders: list[int]  # per block, the first block that runs exactly when it does, with the same lanes
 
 
@@ -58,15 +59,16 @@ def build(function: Function, sources) -> Cfg:
     loops_ok = lockstep
     divergent, branches = _divergence(nodes, sources, dom, loops_ok)
     waiting = _waiting(nodes, branches, ())
-    if lockstep and not _barriers_keep_lockstep(nodes, waiting):
+    spins = _spins(nodes)
+    if lockstep and (spins or not _barriers_keep_lockstep(nodes, waiting)):
         lockstep = False
     if not lockstep:
         divergent, branches = _divergence(nodes, sources, dom, False)
         posts = tuple(n.succs[0] for n in nodes if n.term.op == BARRIER)
-        waiting = _waiting(nodes, branches, posts)
+        waiting = _waiting(nodes, branches, posts, spins)
     cross = _cross(nodes, defs)
     leaders = _leaders(nodes, dom) if lockstep else list(range(len(nodes)))
-    return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs, leaders)
+    return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs, spins, leaders)
 
 
 def _split(function: Function) -> list[Node]:
@@ -357,7 +359,29 @@ def transitions(nodes: list[Node], b: int, branches: set[int], waiting: set[int]
     return [((), tuple(sorted(waiting)))]
 
 
-def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...]) -> list[set[int]]:
+def _spins(nodes: list[Node]) -> set[int]:
+    """Latches of loops in which a branch depends on the result of an atomic operation made in the loop, or on a load next to a
+    memory fence: a lock, a flag, a queue. Lanes that wait there must let others run."""
+    result = set()
+    for k, latch in enumerate(nodes):
+        for header in latch.succs:
+            if header > k:
+                continue
+            loop = [n for n in nodes if header in n.loops]
+            fenced = any(i.op == "fence" or (i.op == "call" and "membar" in i.attr[0]) for n in loop for i in n.body)
+            tainted = {i.dest for n in loop for i in n.body if i.op in ("atomicrmw", "cmpxchg") or (fenced and i.op == "load")}
+            size = -1
+            while tainted and size != len(tainted):
+                size = len(tainted)
+                tainted |= {
+                    i.dest for n in loop for i in (*n.phis, *n.body) if i.dest and any(a in tainted for a in i.args if isinstance(a, str))
+                }
+            if any(n.term.op == "br" and n.term.args and n.term.args[0] in tainted for n in loop):
+                result.add(k)
+    return result
+
+
+def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...], spins: set[int] = frozenset()) -> list[set[int]]:  # type: ignore[assignment]
     waiting: list[set[int]] = [set() for _ in nodes]
     for r in resumed:
         waiting[r] |= {x for x in resumed if x > r}
@@ -372,6 +396,12 @@ def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...]) ->
                     if more:
                         waiting[c] |= more
                         changed = True
+                if b in spins and receive:  # after some turns any other block may go first
+                    for c in pending:
+                        more = pending - {c} - waiting[c]
+                        if more:
+                            waiting[c] |= more
+                            changed = True
     return waiting
 
 

@@ -85,29 +85,40 @@ def _warps(plan: Plan) -> str:
 
 
 def _phases(plan: Plan) -> str:
-    """Between barriers every warp runs until it parks or ends; when all have, the barrier opens."""
-    code = (
-        _put("sum0", "0") + _put("sum1", "0").replace("%put.sum1", "%put.sum1a") + _put("phase", "0").replace("%put.phase", "%put.phase0")
-    )
+    """Rounds over the warps. A warp runs until it ends, parks at a barrier or spins; the barrier opens when every warp has ended
+    or parked, a spinning warp goes on in the next round. Saved state: -1 ended, else parked; resume: layout.FRESH ... CONTINUED."""
+    code = _put("sum0", "0") + _put("sum1", "0") + _put("phase", "0").replace("%put.phase", "%put.phase0")
     code += _put("arrival", "0").replace("%put.arrival", "%put.arrival0")
-    code += "  br label %phase.head\nphase.head:\n  %ph = phi i64 [ 0, %filled ], [ %ph.next, %phase.more ]\n  %first.phase = icmp eq i64 %ph, 0\n"
-    code += "  %resume = select i1 %first.phase, i32 0, i32 1\n  br label %warp.head\nwarp.head:\n"
+    code += "  br label %round.head\nround.head:\n  %resume = phi i32 [ 0, %filled ], [ %resume.next, %round.more ]\n"
+    code += "  %ph = phi i64 [ 0, %filled ], [ %ph.next, %round.more ]\n  %first.round = icmp eq i32 %resume, 0\n  br label %warp.head\nwarp.head:\n"
     code += (
-        "  %w = phi i64 [ 0, %phase.head ], [ %w.next, %warp.next ]\n  %alive.n = phi i64 [ 0, %phase.head ], [ %alive.new, %warp.next ]\n"
+        "  %w = phi i64 [ 0, %round.head ], [ %w.next, %warp.next ]\n  %parked = phi i64 [ 0, %round.head ], [ %parked.new, %warp.next ]\n"
     )
-    code += _before_warp(plan, True) + "  br i1 %first.phase, label %warp.fresh, label %warp.check\nwarp.fresh:\n"
+    code += "  %spinning = phi i64 [ 0, %round.head ], [ %spinning.new, %warp.next ]\n"
+    code += (
+        _before_warp(plan, True)
+        + "  %sv.how = getelementptr i8, ptr %sv.p, i64 4\n  br i1 %first.round, label %warp.fresh, label %warp.check\nwarp.fresh:\n"
+    )
     code += (
         _fill_local(plan, "%lo") + "  br label %warp.go\nwarp.check:\n  %state = load i32, ptr %sv.p\n  %ended = icmp eq i32 %state, -1\n"
     )
-    code += "  br i1 %ended, label %warp.next, label %warp.go\nwarp.go:\n  %w.32 = trunc i64 %w to i32\n"
-    code += "  %r = call i32 @warp(ptr %t, ptr %l, i32 %w.32, i32 %resume)\n  %bad = icmp eq i32 %r, 2\n  br i1 %bad, label %failed, label %warp.ok\n"
-    code += "warp.ok:\n  %over.w = icmp eq i32 %r, 0\n  br i1 %over.w, label %warp.end, label %warp.next\nwarp.end:\n  store i32 -1, ptr %sv.p\n  br label %warp.next\n"
-    code += (
-        "warp.next:\n  %parked = phi i64 [ 0, %warp.check ], [ 1, %warp.ok ], [ 0, %warp.end ]\n  %alive.new = add i64 %alive.n, %parked\n"
-    )
-    code += "  %w.next = add i64 %w, 1\n  %w.more = icmp slt i64 %w.next, %warps\n  br i1 %w.more, label %warp.head, label %phase.end\n"
-    code += "phase.end:\n  %any = icmp ne i64 %alive.new, 0\n  br i1 %any, label %phase.more, label %phases.done\nphase.more:\n"
-    code += "  %ph.next = add i64 %ph, 1\n  %par = and i64 %ph.next, 1\n" + _put("phase", "%par") + _put("arrival", "0")
+    code += "  br i1 %ended, label %warp.next, label %warp.ready\nwarp.ready:\n"
+    # a warp that parked at the barrier stays there while others spin
+    code += "  %how = load i32, ptr %sv.how\n  %at.barrier = icmp eq i32 %how, 1\n  %closed = icmp eq i32 %resume, 2\n  %stays = and i1 %at.barrier, %closed\n"
+    code += "  br i1 %stays, label %warp.stays, label %warp.again\nwarp.stays:\n  br label %warp.next\nwarp.again:\n"
+    code += "  %own = select i1 %at.barrier, i32 1, i32 2\n  br label %warp.go\nwarp.go:\n  %enter = phi i32 [ 0, %warp.fresh ], [ %own, %warp.again ]\n"
+    code += "  %w.32 = trunc i64 %w to i32\n  %r = call i32 @warp(ptr %t, ptr %l, i32 %w.32, i32 %enter)\n  %bad = icmp eq i32 %r, 2\n"
+    code += "  br i1 %bad, label %failed, label %warp.ok\nwarp.ok:\n  store i32 %r, ptr %sv.how\n  %over.w = icmp eq i32 %r, 0\n"
+    code += "  br i1 %over.w, label %warp.end, label %warp.kept\nwarp.end:\n  store i32 -1, ptr %sv.p\n  br label %warp.next\n"
+    code += "warp.kept:\n  %spins = icmp eq i32 %r, 3\n  %spin.one = zext i1 %spins to i64\n  %park.one = xor i64 %spin.one, 1\n  br label %warp.next\n"
+    code += "warp.next:\n  %add.park = phi i64 [ 0, %warp.check ], [ 1, %warp.stays ], [ 0, %warp.end ], [ %park.one, %warp.kept ]\n"
+    code += "  %add.spin = phi i64 [ 0, %warp.check ], [ 0, %warp.stays ], [ 0, %warp.end ], [ %spin.one, %warp.kept ]\n"
+    code += "  %parked.new = add i64 %parked, %add.park\n  %spinning.new = add i64 %spinning, %add.spin\n"
+    code += "  %w.next = add i64 %w, 1\n  %w.more = icmp slt i64 %w.next, %warps\n  br i1 %w.more, label %warp.head, label %round.end\n"
+    code += "round.end:\n  %left = add i64 %parked.new, %spinning.new\n  %any = icmp ne i64 %left, 0\n  br i1 %any, label %round.open, label %phases.done\n"
+    code += "round.open:\n  %busy = icmp ne i64 %spinning.new, 0\n  br i1 %busy, label %round.more, label %release\nrelease:\n"
+    code += "  %ph1 = add i64 %ph, 1\n  %par = and i64 %ph1, 1\n" + _put("phase", "%par") + _put("arrival", "0")
     code += f"  %sums = getelementptr i8, ptr %t, i64 {THREAD['sum0']}\n  %sum.now = getelementptr i64, ptr %sums, i64 %par\n  store i64 0, ptr %sum.now\n"
+    code += "  br label %round.more\nround.more:\n  %resume.next = phi i32 [ 2, %round.open ], [ 1, %release ]\n  %ph.next = phi i64 [ %ph, %round.open ], [ %ph1, %release ]\n"
     restore = "  store i64 %saved, ptr %saved.at2\n  store i64 %local, ptr %local.at2\n"
-    return code + "  br label %phase.head\nphases.done:\n" + restore + "  br label %block.done\n"
+    return code + "  br label %round.head\nphases.done:\n" + restore + "  br label %block.done\n"

@@ -14,9 +14,22 @@ from dataclasses import dataclass, field
 from solcourse.simt import access, ops
 from solcourse.simt.cfg import BARRIER, Cfg, transitions
 from solcourse.simt.ir import Address, Const, Function, Instr, type_size, type_text
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, AT_BARRIER, DONE, ERROR_STOPPED, ERROR_UNREACHABLE, FAILED, LAUNCH, THREAD
+from solcourse.simt.layout import (
+    ALLOC,
+    ALLOC_BYTES,
+    AT_BARRIER,
+    DONE,
+    ERROR_STOPPED,
+    ERROR_UNREACHABLE,
+    FAILED,
+    LAUNCH,
+    RELEASED,
+    SPINNING,
+    THREAD,
+)  # fmt: skip
 from solcourse.simt.runtime import V1
 
+SPIN_TURNS = 32  # turns of a waiting loop before others may run
 FRAME = "%frame"  # all local arrays of a thread together
 INLINE_SITES = 48  # more memory instructions than this: their code is called, not inlined, to keep compile time down
 
@@ -61,7 +74,8 @@ class Emitter:
             if n.term.op == BARRIER and n.term.attr.dest:
                 self.types[n.term.attr.dest] = n.term.attr.type
         self.barriers = [k for k, n in enumerate(cfg.nodes) if n.term.op == BARRIER]
-        self.plan.has_barriers = bool(self.barriers)
+        self.parks = bool(self.barriers or cfg.spins)  # whether a warp can stop and go on later
+        self.plan.has_barriers = self.parks
         self._rows()
         self._slots()
 
@@ -486,10 +500,11 @@ class Emitter:
     def _saved_layout(self) -> None:
         """Where a parked warp keeps its masks and live values: state i32, one mask per barrier, then slots."""
         self.saved: dict[str, int] = {}
-        offset = 64 + 4 * len(self.barriers)
+        offset = 64 + 4 * len(self.barriers) + (4 * len(self.cfg.nodes) if self.cfg.spins else 0)
         lives = [self.cfg.live_in[self.cfg.nodes[b].succs[0]] for b in self.barriers]
-        if not self.cfg.lockstep and self.barriers:
-            lives = [set().union(*lives)] * len(lives)
+        if not self.cfg.lockstep and self.parks:
+            everything = set(self.cfg.cross) if self.cfg.spins else set().union(*lives)
+            lives = [everything] * max(1, len(lives))
         self.lives = [sorted(live) for live in lives]
         for name in sorted(set().union(*lives) if lives else ()):
             for slot, tt, m in self.slots[name]:
@@ -498,7 +513,7 @@ class Emitter:
                 offset = -(-offset // 64) * 64 if size >= 64 else -(-offset // 8) * 8
                 self.saved[slot] = offset
                 offset += size
-        self.plan.saved_bytes = -(-offset // 64) * 64 if self.barriers else 0
+        self.plan.saved_bytes = -(-offset // 64) * 64 if self.parks else 0
 
     def _entry(self) -> None:
         o, nodes = self.line, self.cfg.nodes
@@ -560,13 +575,16 @@ class Emitter:
         for k in self.barriers:
             o(f"%k.{k} = alloca i32")
             o(f"store i32 0, ptr %k.{k}")
-        if self.barriers:
+        if self.cfg.spins:
+            o("%turns = alloca i32")
+            o("store i32 0, ptr %turns")
+        if self.parks:
             o("%fresh = icmp eq i32 %resume, 0")
             o("br i1 %fresh, label %start, label %again")
             self.label("start")
         o("store i32 %mask0, ptr %m.0")
         o("br label %b0")
-        if self.barriers:
+        if self.parks:
             self._resume()
 
     def _resume(self) -> None:
@@ -580,6 +598,9 @@ class Emitter:
             o("]")
         else:
             o("br label %r0")
+        if self.cfg.spins:
+            self._resume_anywhere()
+            return
         for n, b in enumerate(self.barriers if self.cfg.lockstep else self.barriers[:1]):
             self.label(f"r{n}")
             for name in self.lives[n]:
@@ -594,6 +615,59 @@ class Emitter:
                 o(f"store i32 {mask}, ptr %m.{self.cfg.nodes[bk].succs[0]}")
             posts = sorted(self.cfg.nodes[bk].succs[0] for _, bk in here)
             self._chain(tuple(posts))
+
+    def _mask_at(self, k: int) -> str:
+        """Where the waiting mask of block k is saved (kernels that spin save them all)."""
+        return self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * (len(self.barriers) + k)}")
+
+    def _resume_anywhere(self) -> None:
+        """Everything back; where a barrier opened, its parked lanes wait at the block behind it."""
+        self.label("r0")
+        for name in self.lives[0]:
+            self._restore(name)
+        for k in range(len(self.cfg.nodes)):
+            self.line(f"store i32 {self.op(f'load i32, ptr {self._mask_at(k)}')}, ptr %m.{k}")
+        released = self.op(f"icmp eq i32 %resume, {RELEASED}")
+        for n, b in enumerate(self.barriers):
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * n}")
+            parked = self.op(f"load i32, ptr {at}")
+            post = self.cfg.nodes[b].succs[0]
+            go = self.op(f"select i1 {released}, i32 {parked}, i32 0")
+            old = self.op(f"load i32, ptr %m.{post}")
+            self.line(f"store i32 {self.op(f'or i32 {old}, {go}')}, ptr %m.{post}")
+            self.line(f"store i32 {self.op(f'xor i32 {parked}, {go}')}, ptr %k.{b}")
+            result = self.cfg.nodes[b].term.attr
+            if result.dest and result.dest in self.slots:
+                opened, on = self.fresh("open"), self.fresh("on")
+                self.line(f"br i1 {released}, label %{opened}, label %{on}")
+                self.label(opened)
+                self._barrier_result(result)
+                self.line(f"br label %{on}")
+                self.label(on)
+        self._chain(tuple(range(len(self.cfg.nodes))), "done")
+
+    def _give_way(self, k: int, target: int) -> None:
+        """After some turns of a waiting loop: other lanes of the warp first, then other warps."""
+        turns = self.op("load i32, ptr %turns")
+        more = self.op(f"add i32 {turns}, 1")
+        self.line(f"store i32 {more}, ptr %turns")
+        patient = self.op(f"icmp ult i32 {more}, {SPIN_TURNS}")
+        on, tired, park = self.fresh("on"), self.fresh("tired"), self.fresh("park")
+        self.line(f"br i1 {patient}, label %{on}, label %{tired}")
+        self.label(tired)
+        self.line("store i32 0, ptr %turns")
+        self._chain(tuple(sorted(self.cfg.waiting[k] - {target})), park)
+        self.label(park)
+        for name in self.lives[0]:
+            self._save(name)
+        for j in range(len(self.cfg.nodes)):
+            self.line(f"store i32 {self.op(f'load i32, ptr %m.{j}')}, ptr {self._mask_at(j)}")
+        for n, b in enumerate(self.barriers):
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * n}")
+            self.line(f"store i32 {self.op(f'load i32, ptr %k.{b}')}, ptr {at}")
+        self.line("store i32 1, ptr %saved")
+        self.line(f"ret i32 {SPINNING}")
+        self.label(on)
 
     def _barrier_result(self, call: Instr) -> None:
         """syncthreads_count / and / or: the block's total of the phase that just ended."""
@@ -658,8 +732,7 @@ class Emitter:
         else:
             row = ops.TABLE.get(i.op) or (ops.find_call(i.attr[0]) if i.op == "call" else None)
             if row is None:
-                what = f"The call of `{i.attr[0]}`" if i.op == "call" else f"The LLVM instruction `{i.op}`"
-                raise ops.unsupported(i, what)
+                raise ops.unsupported(i, ops.described(i))
             try:
                 result = row(self, i)
             except (ValueError, KeyError, IndexError, TypeError, AttributeError) as err:
@@ -725,6 +798,8 @@ class Emitter:
             self._stop_check(k)
         if len(node.succs) == 1:
             self._edge(k, node.succs[0], mask)
+            if k in self.cfg.spins:
+                self._give_way(k, node.succs[0])
             self._chain(outcomes[0][1])
             return
         first, second = (self._index(t) for t in term.attr)
@@ -739,6 +814,8 @@ class Emitter:
                 vector = self.current_mask_vector
                 self.label(label)
                 self._edge(k, target, mask)
+                if k in self.cfg.spins and target <= k:
+                    self._give_way(k, target)
                 self._chain(next(cand for recv, cand in outcomes if recv == (target,)))
                 self.current_mask_vector = vector
             return
@@ -748,6 +825,8 @@ class Emitter:
         # both edges read before either writes: a phi of one target may feed the other
         self._edge(k, first, taken)
         self._edge(k, second, other)
+        if k in self.cfg.spins:
+            self._give_way(k, min(first, second))
         self._chain(outcomes[0][1])
 
     def _index(self, name: str) -> int:
@@ -824,6 +903,11 @@ class Emitter:
             o(f"br i1 {some}, label %y, label %z")
             self.label("y")
             self._yield(0, masks)
+            if self.cfg.spins:
+                self.out.pop()  # nothing waits when a warp parks: its masks are saved as zeros before it returns
+                for j in range(len(self.cfg.nodes)):
+                    self.line(f"store i32 0, ptr {self._mask_at(j)}")
+                o(f"ret i32 {AT_BARRIER}")
             self.label("z")
             o(f"ret i32 {DONE}")
         self.label("fail")

@@ -43,7 +43,8 @@ KIND_GATHER, KIND_UNIT, KIND_SAME = 0, 1, 2
 TOTALS_BYTES = 24  # per site: sectors, wavefronts, conflicts
 
 ERROR_BOUNDS, ERROR_STOPPED, ERROR_UNREACHABLE = 1, 2, 3
-DONE, AT_BARRIER, FAILED = 0, 1, 2
+DONE, AT_BARRIER, FAILED, SPINNING = 0, 1, 2, 3
+FRESH, RELEASED, CONTINUED = 0, 1, 2  # how a warp is entered
 
 # a block that was traced: linear index, first word, number of words
 TRACED_BYTES = 24

@@ -28,6 +28,20 @@ def bits_of(t: str) -> int:
     return {"half": 16, "float": 32, "double": 64, "ptr": 64}.get(t) or int(t[1:])
 
 
+_PLAIN_WORDS = {
+    "vprintf": "print() in a kernel (write to an array and look at it after the launch instead)",
+    "cudaCGSynchronizeGrid": "Grid-wide synchronisation",
+    "cudaCGGetIntrinsicHandle": "Grid-wide synchronisation",
+}
+
+
+def described(i: Instr) -> str:
+    """What an instruction without a table row is, for the message that refuses it."""
+    if i.op != "call":
+        return f"The LLVM instruction `{i.op}`"
+    return _PLAIN_WORDS.get(i.attr[0], f"The call of `{i.attr[0]}`")
+
+
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 
