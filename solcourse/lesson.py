@@ -10,7 +10,7 @@ import html
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, ClassVar
 
 from solcourse import course, progress, tasks
 from solcourse.errors import CourseNotFound, SolcourseError
@@ -52,25 +52,38 @@ def hello() -> Said:
         gpu = f"GPU found: {timing.gpu_name()}. sol.profile predicts, sol.measure measures."
     except SolcourseError:
         gpu = f"No GPU needed, and none found: times are predicted, for the {DEFAULT_DEVICE} unless you name another."
-    return Said(f"{engine} {gpu}")
+    launch = "Start a kernel with sol.run or sol.profile"
+    use = "kernel[grid, block](...)"
+    return Said(
+        f"{engine} {gpu}\n{launch}; a plain {use} needs a GPU, or `with sol.use_engine():` around it.",
+        f"{html.escape(engine)} {html.escape(gpu)}<br>{launch}; a plain <code>{use}</code> needs a GPU, "
+        "or <code>with sol.use_engine():</code> around it.",
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- guess
 
 
 class Guess:
-    """A bet before a result. Shows a button for each option; keeps the answer in the learner's progress and nowhere else."""
+    """A bet before a result. Shows a button for each option; keeps the answer in the learner's progress.
+
+    The bet belongs to the question, not to this object: a click makes its cell the active one, and the next Shift+Enter
+    runs that cell again.
+    """
+
+    _made: ClassVar[dict[str, Any]] = {}  # question -> the last bet, where no course can be written to
 
     def __init__(self, question: str, options: Iterable[Any]):
         self.question, self.options = question, tuple(options)
-        self.answer: Any = None
+        made = self._earlier()
+        self.answer: Any = made if made in self.options else None
         self.truth: Any = None
         self.revealed = False
         self._listeners: list[Callable[[], None]] = []
 
     def choose(self, option: Any) -> None:
         """Takes the bet and keeps it. A course that cannot be found or written to is no reason to stop."""
-        self.answer = option
+        self.answer = self._made[self.question] = option
         _remember(lambda folder: progress.record_guess(folder, self.question, option))
         self._tell()
 
@@ -82,6 +95,14 @@ class Guess:
             return Said(f"{short(truth)}. (No bet was made.)")
         verdict = "as you said" if same(self.answer, truth) else f"you said {short(self.answer)}"
         return Said(f"{short(truth)}: {verdict}.")
+
+    def _earlier(self) -> Any:
+        """The bet already made on this question, here or in an earlier session; None where there is none."""
+        if self.question in self._made:
+            return self._made[self.question]
+        kept: dict[str, Any] = {}
+        _remember(lambda folder: kept.update(progress.read(folder).get("guesses", {}).get(self.question, {})))
+        return kept.get("last")
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Calls `listener` after every bet and reveal."""
@@ -165,13 +186,13 @@ def marked(item: tasks.Task, answer: Any) -> tasks.Marked:
     return result
 
 
-def assert_solved(name: str) -> None:
-    """With SOLCOURSE_SOLUTIONS=1, fails unless the exercise (or every task of "ex00") is solved; else does nothing.
+def assert_solved(name: str) -> Said:
+    """With SOLCOURSE_SOLUTIONS=1, fails unless the exercise (or every task of "ex00") is solved; else says how far the learner is.
 
     The last cell of every lesson: it proves that what the lesson asks for can be done.
     """
     if not course.solutions_wanted():
-        return
+        return standing(name)
     sums = [item for item in tasks.TASKS if item.name.startswith(f"{name}.")]
     for item in sums:
         result = tasks.mark(item, item.solution)
@@ -181,3 +202,17 @@ def assert_solved(name: str) -> None:
 
         verdict = check(name)
         assert verdict.passed, str(verdict)
+    return Said(f"{name}: the solution passes.")
+
+
+def standing(name: str) -> Said:
+    """How far the learner is with an exercise, or with the tasks that begin with its name, by the progress kept."""
+    kept: dict[str, Any] = {}
+    _remember(lambda folder: kept.update(progress.read(folder).get("exercises", {})))
+    parts = [item.name for item in tasks.TASKS if item.name.startswith(f"{name}.")] or [name]
+    open_ones = [part for part in parts if "passed" not in kept.get(part, {})]
+    if not open_ones:
+        return Said(f"{name}: solved.")
+    if len(parts) == 1:
+        return Said(f"{name}: not solved yet. Its panel above says what is missing.")
+    return Said(f"{name}: {len(parts) - len(open_ones)} of {len(parts)} solved; still open: {', '.join(open_ones)}.")

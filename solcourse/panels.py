@@ -52,7 +52,7 @@ class Panel:
     profile   settings {control name: value} -> Report, predicted from sampled blocks
     line      settings -> the source line that the settings change, as a learner would write it
     label     settings -> what to call an attempt on the roofline
-    access    settings, Report -> SVG of one warp's request
+    access    settings, Report -> SVG of one warp's request; None where a panel is about something else
     """
 
     name: str
@@ -61,7 +61,7 @@ class Panel:
     profile: Callable[[Mapping[str, Any]], Any]
     line: Callable[[Mapping[str, Any]], str]
     label: Callable[[Mapping[str, Any]], str]
-    access: Callable[[Mapping[str, Any], Any], str]
+    access: Callable[[Mapping[str, Any], Any], str] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -292,7 +292,9 @@ def coalescing(kernel: Any = None) -> Panel:
 
 # ------------------------------------------------------------------------------------------------------ speed of light
 
-DEGREES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+# Multiples of 8: the compiler unrolls the loop by 8, and each turn left over costs six integer instructions of its own.
+# Between these stops the time is a saw.
+DEGREES = (8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 OPERATIONS = (
     ("copy: y = x", "copy"),
     ("saxpy: y = a x + y", "saxpy"),
@@ -306,7 +308,7 @@ def speed_of_light(kernel: Any = None) -> Panel:
     kernel   a numba.cuda kernel of (x, out, degree) with float32 arrays; takes the place of the polynomial
     """
     controls = (
-        Control("degree", "degree", _options(DEGREES), 1, slider=True, note="multiply-adds on every element"),
+        Control("degree", "degree", _options(DEGREES), 8, slider=True, note="multiply-adds on every element"),
         Control("operation", "operation", OPERATIONS, "polynomial" if kernel is not None else "copy", note="what is computed"),
         BLOCK,
         SIZE,
@@ -331,13 +333,10 @@ def speed_of_light(kernel: Any = None) -> Panel:
             return f"{settings['degree']} x total = total * x + c    # 2 FLOPs each, on 8 bytes per element"
         return {"copy": "out[i] = x[i]", "saxpy": "out[i] = a * x[i] + y[i]"}[settings["operation"]]
 
-    def access(settings: Mapping[str, Any], report: Any) -> str:
-        return request_made(report, [4 * lane for lane in range(32)], 4, "One warp's read: 32 lanes, 4 bytes each")
-
     def label(settings: Mapping[str, Any]) -> str:
         return f"degree {settings['degree']}" if settings["operation"] == "polynomial" else settings["operation"]
 
-    return Panel("speed_of_light", "Speed of light: bytes against FLOPs", controls, profile, line, label, access)
+    return Panel("speed_of_light", "Speed of light: bytes against FLOPs", controls, profile, line, label)
 
 
 PANELS: dict[str, Callable[..., Panel]] = {"coalescing": coalescing, "speed_of_light": speed_of_light}
@@ -366,7 +365,10 @@ def columns(pictures: Mapping[str, str], right: Sequence[str], under: str = "") 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a panel shows for one setting: SVG pictures by name and the same values as a sentence."""
+    """What a panel shows for one setting: SVG pictures by name and the same values as a sentence.
+
+    report    without its run, whose trace holds much memory
+    """
 
     report: Any
     label: str
@@ -381,17 +383,24 @@ class Frame:
         values = f'<p class="sol-values" role="status" style="margin:4px 0;line-height:1.45">{html.escape(self.values)}</p>'
         return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, ["roofline"], values)}</div>'
 
+    def along(self, attempts: Sequence[Any]) -> Frame:
+        """This frame with a roofline: the path so far, and this as its last step. See `path`."""
+        return replace(self, pictures={**self.pictures, "roofline": figures.roofline(self.report.device, path(attempts, self.report))})
+
+
+def draw(panel: Panel, settings: Mapping[str, Any]) -> Frame:
+    """Predicts for the settings and draws what depends on nothing else: all but the roofline."""
+    report, label = panel.profile(settings), panel.label(settings)
+    pictures = {"gauge": figures.gauge(report)}
+    if panel.access is not None:
+        pictures["sectors"] = panel.access(settings, report)
+    pictures["bounds"] = figures.bounds(report)
+    return Frame(attempt(report, label), label, panel.line(settings), values_of(report), pictures)
+
 
 def frame(panel: Panel, settings: Mapping[str, Any], attempts: Sequence[Any] = ()) -> Frame:
     """Predicts for the settings and draws. attempts: the path so far; see `path`."""
-    report = panel.profile(settings)
-    pictures = {
-        "gauge": figures.gauge(report),
-        "sectors": panel.access(settings, report),
-        "bounds": figures.bounds(report),
-        "roofline": figures.roofline(report.device, path(attempts, attempt(report, panel.label(settings)))),
-    }
-    return Frame(report, panel.label(settings), panel.line(settings), values_of(report), pictures)
+    return draw(panel, settings).along(attempts)
 
 
 def attempt(report: Any, label: str) -> Any:
@@ -419,8 +428,24 @@ def values_of(report: Any) -> str:
     )
 
 
+def since_last(attempts: Sequence[Any]) -> str:
+    """What the last attempt changed, as a sentence; "" for the first one."""
+    if len(attempts) < 2:
+        return ""
+    before, now = attempts[-2:]
+    change = now.time_s / before.time_s - 1
+    told = "as long as before" if abs(change) < 0.005 else f"{abs(change):.0%} {'longer' if change > 0 else 'shorter'}"
+    return (
+        f"The attempt before: {units.seconds(before.time_s)}, SOL score {units.score(before.sol_score)}. "
+        f"Now: {units.seconds(now.time_s)}, {units.score(now.sol_score)}, {told}; both {now.origin}."
+    )
+
+
 def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
-    """A verdict with the pictures of its counted launch: the score, the bounds, and the path of the attempts so far."""
+    """A verdict with the pictures of its counted launch: the score, the bounds, and the path of the attempts so far.
+
+    attempts   as `path` gives them: the present one last
+    """
     said = verdict._repr_html_()
     if verdict.report is None:
         return f'<div class="sol-verdict">{said}</div>'
@@ -431,7 +456,9 @@ def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
         "bounds": figures.bounds(report),
         "roofline": figures.roofline(report.device, path(attempts, attempt(report, report.kernel))),
     }
-    return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"])}</div>'
+    change = since_last(attempts)
+    under = f'<p class="sol-change" style="margin:4px 0;line-height:1.45">{html.escape(change)}</p>' if change else ""
+    return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"], under)}</div>'
 
 
 def error_html(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from solcourse import figures, svg, units
@@ -107,10 +107,16 @@ class Show:
         return _picture(figures.bounds(report))
 
     def roofline(self, *reports: Any) -> Shown:
-        """The reports as a path on the roofline of the last one's device."""
-        if not reports:
+        """The reports as a path on the roofline of the last one's device; a mapping {name: report} gives them names of their own.
+
+        Raises SolcourseError where there is nothing to draw.
+        """
+        steps: list[Any] = []
+        for item in reports:
+            steps += [replace(report, kernel=name) for name, report in item.items()] if isinstance(item, Mapping) else [item]
+        if not steps:
             raise SolcourseError("A roofline needs at least one report: sol.show.roofline(report).")
-        return _picture(figures.roofline(reports[-1].device, reports))
+        return _picture(figures.roofline(steps[-1].device, steps))
 
     def explained(self, reports: Mapping[str, Any]) -> Shown:
         """R = waste x rate x idle, one row for each named report."""

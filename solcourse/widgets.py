@@ -20,6 +20,7 @@ from solcourse.errors import SolcourseError
 from solcourse.lesson import Guess, same, short
 from solcourse.tasks import Marked, Task, mark
 
+KEPT_FRAMES = 128  # settings a dashboard remembers: some kilobytes each, and sliding back costs no prediction
 POLL_S = 0.2  # how often a watched file is looked at: needs no dependency and works on network mounts
 
 
@@ -50,6 +51,7 @@ class Dashboard(LivePanel):
         self.panel = panel
         self.attempts: list[Any] = []
         self.frame: panels.Frame | None = None
+        self._drawn: dict[tuple[Any, ...], panels.Frame] = {}  # by settings: the engine says the same twice
         self.error: BaseException | None = None
         self.controls = {control.name: _control(control) for control in panel.controls}
         self.picture = ipw.HTML()
@@ -76,7 +78,7 @@ class Dashboard(LivePanel):
         On opening, what is not the learner's error is raised: a test that only runs the cell must see it.
         """
         try:
-            frame = panels.frame(self.panel, self.settings, self.attempts)
+            frame = self._draw().along(self.attempts)
         except Exception as error:
             if opening and not isinstance(error, SolcourseError):
                 raise
@@ -84,9 +86,18 @@ class Dashboard(LivePanel):
             self.message.value = panels.error_html(error)
             return
         self.error, self.frame = None, frame
-        self.attempts = panels.path(self.attempts, panels.attempt(frame.report, frame.label))
+        self.attempts = panels.path(self.attempts, frame.report)
         self.message.value = ""
         self.picture.value = frame.html
+
+    def _draw(self) -> panels.Frame:
+        """The frame of the present settings, predicted only once for each."""
+        key = tuple(self.settings.values())
+        if key not in self._drawn:
+            if len(self._drawn) >= KEPT_FRAMES:
+                del self._drawn[next(iter(self._drawn))]
+            self._drawn[key] = panels.draw(self.panel, self.settings)
+        return self._drawn[key]
 
     def predict(self, **changes: Any) -> Any:
         """The Report for the panel's opening settings with some changed; the panel itself stays as it is. Raises UnknownName.
@@ -258,8 +269,8 @@ class ExercisePanel(LivePanel):
         self.said = ipw.HTML(f"<span>Edit <code>{html.escape(where)}</code> and save it, or press the button.</span>")
         self.picture = ipw.HTML()
         sheet = exercises.sheet(name, self.home)
-        hints = folded_hints(sheet.hints, lambda number: exercises.hint(name, number))
-        super().__init__([ipw.HBox([self.button, self.said], layout=ipw.Layout(align_items="center")), self.picture, hints])
+        self.hints = folded_hints(sheet.hints, lambda number: exercises.hint(name, number))
+        super().__init__([ipw.HBox([self.button, self.said], layout=ipw.Layout(align_items="center")), self.picture, self.hints])
         self.add_class("sol-exercise")
         self.follow()
 
@@ -293,6 +304,7 @@ class ExercisePanel(LivePanel):
             self.button.disabled = False
         if self.verdict.report is not None:
             self.attempts = panels.path(self.attempts, panels.attempt(self.verdict.report, self.verdict.report.kernel))
+        self.hints.layout.display = "none" if self.verdict.passed else None  # who has passed needs no hint
         self.picture.value = panels.verdict_html(self.verdict, self.attempts)
 
     def describe(self) -> str:

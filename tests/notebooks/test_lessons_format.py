@@ -62,6 +62,17 @@ def unanswered(notebook: list[dict]) -> set[str]:
     return {name for name, n in made.items() if told.get(name, -1) <= n}
 
 
+def unfolded(notebook: list[dict]) -> set[str]:
+    """Ids of code cells that give an answer away before it is asked for: results of bets, and the last cell, not folded."""
+    return {
+        cell["id"]
+        for cell in notebook
+        if cell["cell_type"] == "code"
+        and re.search(r"\.reveal\(|assert_solved\(", text(cell))
+        and not cell["metadata"].get("jupyter", {}).get("source_hidden")
+    }
+
+
 def test_there_are_lessons_to_look_at():
     assert [path.name[:2] for path in NOTEBOOKS][:2] == ["00", "01"]
 
@@ -90,6 +101,11 @@ def test_every_bet_is_made_before_its_result(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_code_of_a_result_is_folded_until_the_bet_is_made(path):
+    assert unfolded(cells(path)) == set()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_a_lesson_links_to_is_there(path):
     links = re.findall(r"\]\(([^)]+)\)", "".join(text(cell) for cell in cells(path) if cell["cell_type"] == "markdown"))
     assert links
@@ -100,7 +116,7 @@ def test_what_a_lesson_links_to_is_there(path):
 
 def test_the_rules_can_say_no():
     def code(source, **more):
-        return {"cell_type": "code", "id": "l99-x", "source": [source], "outputs": [], "execution_count": None} | more
+        return {"cell_type": "code", "id": "l99-x", "metadata": {}, "source": [source], "outputs": [], "execution_count": None} | more
 
     prose = {"cell_type": "markdown", "id": "l99-y", "source": ["word " * 91]}
     bad = [
@@ -120,3 +136,4 @@ def test_the_rules_can_say_no():
     assert unanswered([code('bet = sol.guess("?", [1])')]) == {"bet"}
     assert unanswered([code("bet.reveal(1)"), code('bet = sol.guess("?", [1])')]) == {"bet"}
     assert unanswered([code('bet = sol.guess("?", [1])'), code("bet.reveal(1)")]) == set()
+    assert unfolded([code("bet.reveal(1)"), code("bet.reveal(1)", id="l99-z", metadata={"jupyter": {"source_hidden": True}})]) == {"l99-x"}

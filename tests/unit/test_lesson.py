@@ -13,6 +13,12 @@ from solcourse.showing import show
 from solcourse.work import Work
 
 
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """No bet of another test."""
+    monkeypatch.setattr(lesson.Guess, "_made", {})
+
+
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     """A folder for progress, inside a course."""
@@ -52,6 +58,18 @@ def test_a_bet_outside_any_course_is_taken_all_the_same(tmp_path, monkeypatch):
     bet = lesson.guess("?", [1, 2])
     bet.choose(2)
     assert bet.answer == 2
+    assert lesson.guess("?", [1, 2]).answer == 2
+
+
+def test_a_bet_belongs_to_its_question_and_survives_a_second_run_of_its_cell(mine, monkeypatch):
+    lesson.guess("How many?", [4, 8]).choose(8)
+    again = lesson.guess("How many?", [4, 8])
+    assert again.answer == 8
+    assert str(again.reveal(8.0)) == "8: as you said."
+    assert lesson.guess("How much?", [4, 8]).answer is None
+    monkeypatch.setattr(lesson.Guess, "_made", {})  # a new session: the file remembers
+    assert lesson.guess("How many?", [4, 8]).answer == 8
+    assert lesson.guess("How many?", [1, 2]).answer is None  # the question's options have changed since
 
 
 # ---- sums by hand
@@ -125,9 +143,15 @@ def test_an_unknown_task_offers_the_nearest():
 # ---- the last cell
 
 
-def test_assert_solved_does_nothing_for_a_learner(mine):
-    lesson.assert_solved("ex00")
-    lesson.assert_solved("ex99")
+def test_assert_solved_tells_a_learner_how_far_he_is(mine):
+    assert str(lesson.assert_solved("ex01")).startswith("ex01: not solved yet.")
+    lesson.task("ex00.saxpy", 12 * 2**26 / 2039e9)
+    assert str(lesson.assert_solved("ex00")).startswith("ex00: 1 of 4 solved; still open: ex00.polynomial, ")
+    for item in tasks.TASKS:
+        lesson.task(item.name, item.answer)
+    assert str(lesson.assert_solved("ex00")) == "ex00: solved."
+    progress.record_attempt(mine, "ex01", "text", passed=True)
+    assert str(lesson.assert_solved("ex01")) == "ex01: solved."
 
 
 def test_assert_solved_fails_where_a_solution_is_wrong(mine, monkeypatch):
@@ -163,7 +187,16 @@ def test_every_picture_says_its_numbers_in_words():
     assert "4 sectors" in show.sectors(near).words
     assert "0.19" in show.gauge(far).words
     assert "DRAM bandwidth wins" in show.bounds(far).words
-    assert "2: copy_strided 0.19" in show.roofline(near, far).words
+    assert "0.19 (DRAM bandwidth binds)" in show.roofline(near, far).words
+    named = show.roofline({"stride 1": near, "stride 8": far}).words
+    assert "1: stride 1 " in named
+    assert "2: stride 8 0.19" in named
+
+
+def test_a_roofline_of_nothing_is_refused():
+    for nothing in ((), ({},)):
+        with pytest.raises(SolcourseError, match="at least one"):
+            show.roofline(*nothing)
 
 
 def test_a_table_is_text_and_html_with_the_same_cells():
@@ -205,6 +238,7 @@ def test_hello_says_what_runs_the_kernels_and_whether_there_is_a_gpu(monkeypatch
 
     monkeypatch.setattr(timing, "gpu_name", no_gpu)
     assert "numba" in str(lesson.hello())
+    assert "sol.use_engine()" in str(lesson.hello())
     assert "predicted, for the A100-SXM4-80GB" in str(lesson.hello())
     monkeypatch.setattr(timing, "gpu_name", lambda: "NVIDIA A100")
     assert "GPU found: NVIDIA A100" in str(lesson.hello())

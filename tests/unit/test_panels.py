@@ -210,6 +210,25 @@ def test_lanes_are_drawn_only_where_the_trace_agrees():
 # ---- widgets
 
 
+def test_an_attempt_is_compared_with_the_one_before():
+    slow, fast = a_report(time_s=40e-6), a_report(time_s=30e-6)  # 10 / 40 = 25 %; 10 / 30 = 33 %
+    assert panels.since_last([slow]) == ""
+    assert "25% shorter; both predicted" in panels.since_last([slow, fast])
+    assert "33% longer" in panels.since_last([fast, slow])
+    assert "as long as before" in panels.since_last([fast, slow, slow])
+
+
+def test_the_speed_of_light_panel_stops_where_the_loop_has_no_turns_left_over():
+    degrees = [value for _, value in panels.panel("speed_of_light").control("degree").options]
+    assert [degree % 8 for degree in degrees] == [0] * len(degrees)  # the compiler unrolls by 8
+    assert panels.panel("speed_of_light").settings["degree"] in degrees
+
+
+def test_the_speed_of_light_panel_shows_no_sectors(launches):
+    panel = panels.panel("speed_of_light")
+    assert set(panels.frame(panel, panel.settings).pictures) == {"gauge", "bounds", "roofline"}
+
+
 @pytest.fixture
 def widgets():
     pytest.importorskip("ipywidgets", reason="panels need ipywidgets")
@@ -228,6 +247,20 @@ def test_a_control_redraws_and_lengthens_the_path(launches, widgets):
     assert all(attempt.run is None for attempt in live.attempts)  # a run's trace holds megabytes
     live.clear()
     assert [attempt.kernel for attempt in live.attempts] == ["stride 8"]
+
+
+def test_sliding_back_predicts_nothing_again_and_shows_the_same(launches, widgets, monkeypatch):
+    live = widgets.dashboard("coalescing")
+    first = live.frame.values
+    live.controls["stride"].value = 8
+    live.controls["stride"].value = 1
+    assert len(launches) == 2
+    assert live.frame.values == first
+    assert [attempt.kernel for attempt in live.attempts] == ["stride 8", "stride 1"]
+    monkeypatch.setattr(widgets, "KEPT_FRAMES", 2)
+    live.controls["stride"].value = 2  # the oldest goes
+    live.controls["stride"].value = 1
+    assert len(launches) == 4
 
 
 def test_a_panel_predicts_from_its_opening_settings_wherever_its_sliders_stand(launches, widgets):
@@ -300,12 +333,16 @@ def test_a_bet_marks_its_button(widgets, tmp_path, monkeypatch):
     from solcourse import lesson
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lesson.Guess, "_made", {})
     bet = lesson.guess("?", [4, 8])
     panel = widgets.GuessPanel(bet)
     panel.buttons[0].click()
     assert "4" in panel.said.value
     bet.reveal(8.0)
     assert [button.button_style for button in panel.buttons] == ["info", "success"]
+    again = widgets.GuessPanel(lesson.guess("?", [4, 8]))  # the cell is run again
+    assert "Your bet" in again.said.value
+    assert [button.button_style for button in again.buttons] == ["info", ""]
 
 
 def test_a_watched_file_calls_back_on_every_save_until_told_to_stop(widgets, tmp_path):
@@ -379,6 +416,8 @@ def checks(monkeypatch):
 
 
 class FakeVerdict(SimpleNamespace):
+    passed = False
+
     def _repr_html_(self):
         return f"<b>{self.words}</b>"
 
@@ -398,14 +437,18 @@ def test_the_button_shows_the_verdict_and_the_path_of_attempts(widgets, course_f
     checks.answers = [
         FakeVerdict(words="does not parse", report=None),
         FakeVerdict(words="not yet", report=a_report(kernel="first", time_s=40e-6)),
-        FakeVerdict(words="passed", report=a_report(kernel="second")),
+        FakeVerdict(words="passed", passed=True, report=a_report(kernel="second")),
     ]
     panel = widgets.ExercisePanel("ex01")
     panel.button.click()
     assert "does not parse" in panel.picture.value
     panel.button.click()
+    assert "sol-change" not in panel.picture.value
+    assert panel.hints.layout.display is None
     panel.button.click()
     assert "passed" in panel.picture.value
+    assert "The attempt before: 40.0 µs" in panel.picture.value
+    assert panel.hints.layout.display == "none"
     assert "1: first" in panel.picture.value
     assert "2: second" in panel.picture.value
     assert panel.describe() == "passed"
