@@ -8,7 +8,7 @@ wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is 
 
 from __future__ import annotations
 
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, KIND_GATHER, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD
 from solcourse.simt.runtime import ATOMIC, LOCAL, SHARED, V1, V64, at, lanes, splat
 
 LANES32 = lanes("i64", range(32))
@@ -418,5 +418,3 @@ out:
   ret ptr %row
 }}
 """
-
-__all__ = ["KIND_GATHER", "access_function", "atomic_function", "uniform_load_function"]

@@ -19,11 +19,12 @@ import numpy as np
 from solcourse.errors import UnsupportedKernel
 from solcourse.simt import access, costs, driver, ops, runtime
 from solcourse.simt import cfg as cfg_
-from solcourse.simt.emit import Emitter, Plan
+from solcourse.simt.emit import Emitter
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, parse_module, type_text
 from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
+from solcourse.simt.plan import Plan
 from solcourse.simt.records import FLOP_TYPES, PIPES, BasicBlock, Op, Program, Site
 
 _LOCK = threading.RLock()

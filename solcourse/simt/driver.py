@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from solcourse.simt.emit import Plan
 from solcourse.simt.layout import LAUNCH, THREAD, TRACED_BYTES
+from solcourse.simt.plan import Plan
 
 
 def _get(name: str, base: str, table: dict, t: str = "i64") -> str:

@@ -38,11 +38,11 @@ MEMO = {
 }  # fmt: skip
 MEMO_BYTES = 320 + 8 * 64
 MEMO_WAYS = 32  # one per 4-byte alignment within a line: a column walk meets them all
-KIND_GATHER, KIND_UNIT, KIND_SAME = 0, 1, 2
+# MEMO kind: 1 unit stride over all 32 lanes, 2 one address, 0 anything else
 
 TOTALS_BYTES = 24  # per site: sectors, wavefronts, conflicts
 
-ERROR_BOUNDS, ERROR_STOPPED, ERROR_UNREACHABLE = 1, 2, 3
+ERROR_BOUNDS, ERROR_STOPPED = 1, 2
 DONE, AT_BARRIER, FAILED, SPINNING = 0, 1, 2, 3
 FRESH, RELEASED, CONTINUED = 0, 1, 2  # how a warp is entered
 

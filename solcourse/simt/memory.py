@@ -1,0 +1,145 @@
+"""Memory instructions of the warp code: which array, which access function, which counters' site."""
+
+from __future__ import annotations
+
+from solcourse.simt import access, lanes, ops
+from solcourse.simt.ir import Instr, member_offset, type_size, type_text
+from solcourse.simt.plan import FRAME
+from solcourse.simt.values import Values
+
+
+class Memory(Values):
+    """Loads, stores and atomics."""
+
+    attrs: str  # of the access functions: inlined or not
+    atomic_out: set[str]  # types whose atomics need room for the old values
+
+    def memory(self, i: Instr) -> object:
+        pointer = i.args[0]
+        t = i.type if i.op in ("load", "store") else i.attr[1]
+        if not isinstance(t, str):
+            return self._compound(i, t)
+        t = self.memory_type(t)
+        if t == "i1":
+            raise ops.unsupported(i, "A one-bit memory access")
+        space, row, array = self._space(i, pointer)
+        size = type_size(t)
+        site = len(self.plan.sites)
+        self.plan.sites.append((i, self.node, space, i.op, size, array))
+        if i.op == "load" and not self.is_vector(i):
+            return self._scalar_load(pointer, t, size, space, row, site)
+        p = self.value(pointer, True, "ptr")
+        head = f"ptr %t, ptr {self._row(row, pointer)}, i32 {site}, <32 x i64> {p}, i32 {self.current_mask}"
+        if i.op == "load":
+            name = self._helper("load", t, size, space, row is None)
+            r = self.op(f"call {{ <32 x {t}>, i1 }} @{name}({head})")
+            self._check(self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 1"))
+            return self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 0")
+        if i.op == "store":
+            name = self._helper("store", t, size, space, row is None)
+            self._check(self.op(f"call i1 @{name}({head}, <32 x {t}> {self.value(i.args[1], True, i.type)})"))
+            return ""
+        return self._atomic(i, t, size, space, head)
+
+    def _atomic(self, i: Instr, t: str, size: int, space: str, head: str) -> object:
+        op = i.attr[0]
+        if space not in ("global", "shared"):
+            raise ops.unsupported(i, f"An atomic operation on {space} memory")
+        name = f"atomic.{op}.{t}.{space}"
+        if name not in self.helpers:
+            self.helpers[name] = access.atomic_function(name, op, t, size, space, self.counters)
+        if space == "global":
+            read = any(i.dest in j.args for n in self.cfg.nodes for j in (*n.phis, *n.body, n.term))
+            self.plan.ordered |= read or t in ("float", "double", "half") or op == "xchg" or op.startswith("cmpxchg")
+        values = ", ".join(f"<32 x {t}> {self.value(a, True, t)}" for a in i.args[1:])
+        self.atomic_out.add(t)
+        self._check(self.op(f"call i1 @{name}({head}, {values}, ptr %old.{t})"))
+        old = self.op(f"load <32 x {t}>, ptr %old.{t}, align 64")
+        if op != "cmpxchg":  # an atomicrmw, or numba's compare-and-swap helper
+            return old
+        kind = "icmp" if t.startswith("i") else "fcmp"
+        same = self.op(f"{kind} {'eq' if kind == 'icmp' else 'oeq'} <32 x {t}> {old}, {self.value(i.args[1], True, t)}")
+        return (old, same)
+
+    def _compound(self, i: Instr, t: tuple) -> object:
+        """A compound load or store, member by member."""
+        members = [t[2]] * t[1] if t[0] == "array" else list(t[1])
+        if t[0] == "vector" or i.op not in ("load", "store"):
+            raise ops.unsupported(i, f"A {type_text(t)} memory access")
+        parts = []
+        base = self.value(i.args[0], self.varies(i.args[0]), "ptr")
+        wide = self.varies(i.args[0])
+        for k, m in enumerate(members):
+            offset = k * type_size(m) if t[0] == "array" else member_offset(t, k)
+            name = f"{i.args[0]}+{offset}"
+            self.env[name] = self.op(f"add {self.text_type('i64', wide)} {base}, {self.constant('i64', offset, wide)}")
+            self.roots.alias(name, i.args[0])
+            if wide:
+                self.cfg.divergent.add(name)
+            if i.op == "load":
+                dest = f"{i.dest}.{k}"
+                if self.is_vector(i):
+                    self.cfg.divergent.add(dest)
+                parts.append(self.memory(Instr("load", dest, m, (name,), i.line, i.file)))
+            else:
+                value = self.aggregate(i.args[1])[k]
+                self.env[f"{name}.value"] = value
+                if self.varies(i.args[1]):
+                    self.cfg.divergent.add(f"{name}.value")
+                self.memory(Instr("store", None, m, (name, f"{name}.value"), i.line, i.file))
+        return tuple(parts)
+
+    def _scalar_load(self, pointer: object, t: str, size: int, space: str, row: int | None, site: int) -> str:
+        self.plan.uniform_sites.add(site)
+        name = f"uload.{t}.{space}"
+        if name not in self.helpers:
+            self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs)
+        p = self.value(pointer, False, "ptr")
+        r = self.op(f"call {{ {t}, i1 }} @{name}(ptr %t, ptr {self._row(row, pointer)}, i32 {site}, i64 {p}, i32 {self.current_mask})")
+        self._check(self.op(f"extractvalue {{ {t}, i1 }} {r}, 1"))
+        return self.op(f"extractvalue {{ {t}, i1 }} {r}, 0")
+
+    def _space(self, i: Instr, pointer: object) -> tuple[str, int | None, str]:
+        """(space, ALLOC row or None when it depends on the lane, array name)."""
+        found = self.roots.of(pointer)
+        kinds = {kind for kind, _ in found}
+        if not found or kinds == {"unknown"}:
+            raise ops.unsupported(i, "A memory access through a pointer whose array is not known")
+        spaces = {{"param": "global", "shared": "shared", "local": "local", "constant": "constant"}.get(k, "unknown") for k in kinds}
+        if len(spaces) > 1 or "unknown" in spaces:
+            raise ops.unsupported(i, "A memory access that may go to different memory spaces")
+        space = spaces.pop()
+        if space == "local" and len(found) > 1:
+            return space, self.row_of[("local", FRAME)], "a local array"
+        if len(found) == 1:
+            root = next(iter(found))
+            return space, self.row_of[root], self.roots.array_name(root)
+        return space, None, " or ".join(sorted({self.roots.array_name(r) for r in found}))
+
+    def _row(self, row: int | None, pointer: object) -> str:
+        if row is not None:
+            return f"%row.{row}"
+        first = self.value(pointer, self.varies(pointer), "ptr")
+        if self.varies(pointer):
+            lane = self.op(f"call i32 @llvm.cttz.i32(i32 {self.current_mask}, i1 true)")
+            first = self.op(f"extractelement <32 x i64> {first}, i32 {lane}")
+        self.helpers["find"] = access.FIND
+        return self.op(f"call ptr @find(ptr %t, i64 {first}, i64 {self.plan.find_rows})")
+
+    def _helper(self, op: str, t: str, size: int, space: str, mixed: bool) -> str:
+        name = f"{op}.{t}.{space}"
+        if name not in self.helpers:
+            self.helpers[name] = access.access_function(name, op, t, size, space, self.counters, self.attrs)
+            self.declared[f"gather.{t}"] = access.gather_declarations(t)
+            self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
+        if mixed:
+            many = f"mixed.{name}"
+            self.helpers["find"] = access.FIND
+            self.helpers.setdefault(many, lanes.mixed_function(many, name, op, t, self.plan.find_rows))
+            return many
+        return name
+
+    def _check(self, ok: str) -> None:
+        cont = self.fresh("ok")
+        self.line(f"br i1 {ok}, label %{cont}, label %fail, !prof !1")
+        self.label(cont)

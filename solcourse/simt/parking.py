@@ -1,0 +1,214 @@
+"""How a warp stops and goes on: at barriers, and where it waits for another lane or warp. What it saves, and how it resumes."""
+
+from __future__ import annotations
+
+from solcourse.simt.ir import Instr, type_size
+from solcourse.simt.layout import AT_BARRIER, RELEASED, SPINNING, THREAD
+from solcourse.simt.memory import Memory
+from solcourse.simt.plan import SPIN_TURNS
+
+
+class Parking(Memory):
+    """Barriers and waiting loops."""
+
+    def _chain(self, candidates: tuple[int, ...], last: str | None = None) -> None:
+        """Jump to the first candidate that has waiting lanes; the last one needs no test unless `last` follows it."""
+        for n, c in enumerate(candidates):
+            if n == len(candidates) - 1 and last is None:
+                self.line(f"br label %b{c}")
+                return
+            waits = self.op(f"load i32, ptr %m.{c}")
+            some = self.op(f"icmp ne i32 {waits}, 0")
+            other = self.fresh("n")
+            self.line(f"br i1 {some}, label %b{c}, label %{other}")
+            self.label(other)
+        self.line(f"br label %{last}")
+
+    def _saved_layout(self) -> None:
+        """Where a parked warp keeps its masks and live values: state i32, one mask per barrier, then slots."""
+        self.saved: dict[str, int] = {}
+        offset = 64 + 4 * len(self.barriers) + (4 * len(self.cfg.nodes) if self.cfg.spins else 0)
+        lives = [self.cfg.live_in[self.cfg.nodes[b].succs[0]] for b in self.barriers]
+        if not self.cfg.lockstep and self.parks:
+            everything = set(self.cfg.cross) if self.cfg.spins else set().union(*lives)
+            lives = [everything] * max(1, len(lives))
+        self.lives = [sorted(live) for live in lives]
+        for name in sorted(set().union(*lives) if lives else ()):
+            for slot, tt, m in self.slots[name]:
+                size = 4 if m == "i1" else type_size(m)
+                size *= 32 if tt.startswith("<") else 1
+                offset = -(-offset // 64) * 64 if size >= 64 else -(-offset // 8) * 8
+                self.saved[slot] = offset
+                offset += size
+        self.plan.saved_bytes = -(-offset // 64) * 64 if self.parks else 0
+
+    def _resume(self) -> None:
+        o = self.line
+        self.label("again")
+        if self.cfg.lockstep:
+            o("%state = load i32, ptr %saved")
+            o("switch i32 %state, label %fail [")
+            for n in range(len(self.barriers)):
+                o(f"  i32 {n + 1}, label %r{n}")
+            o("]")
+        else:
+            o("br label %r0")
+        if self.cfg.spins:
+            self._resume_anywhere()
+            return
+        for n, b in enumerate(self.barriers if self.cfg.lockstep else self.barriers[:1]):
+            self.label(f"r{n}")
+            for name in self.lives[n]:
+                self._restore(name)
+            here = [(n, b)] if self.cfg.lockstep else list(enumerate(self.barriers))
+            for k, bk in here:
+                result = self.cfg.nodes[bk].term.attr
+                if result.dest and result.dest in self.slots:
+                    self._barrier_result(result)
+                at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * k}")
+                mask = self.op(f"load i32, ptr {at}")
+                o(f"store i32 {mask}, ptr %m.{self.cfg.nodes[bk].succs[0]}")
+            posts = sorted(self.cfg.nodes[bk].succs[0] for _, bk in here)
+            self._chain(tuple(posts))
+
+    def _mask_at(self, k: int) -> str:
+        """Where the waiting mask of block k is saved (kernels that spin save them all)."""
+        return self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * (len(self.barriers) + k)}")
+
+    def _resume_anywhere(self) -> None:
+        """Everything back; where a barrier opened, its parked lanes wait at the block behind it."""
+        self.label("r0")
+        for name in self.lives[0]:
+            self._restore(name)
+        for k in range(len(self.cfg.nodes)):
+            self.line(f"store i32 {self.op(f'load i32, ptr {self._mask_at(k)}')}, ptr %m.{k}")
+        released = self.op(f"icmp eq i32 %resume, {RELEASED}")
+        for n, b in enumerate(self.barriers):
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * n}")
+            parked = self.op(f"load i32, ptr {at}")
+            post = self.cfg.nodes[b].succs[0]
+            go = self.op(f"select i1 {released}, i32 {parked}, i32 0")
+            old = self.op(f"load i32, ptr %m.{post}")
+            self.line(f"store i32 {self.op(f'or i32 {old}, {go}')}, ptr %m.{post}")
+            self.line(f"store i32 {self.op(f'xor i32 {parked}, {go}')}, ptr %k.{b}")
+            result = self.cfg.nodes[b].term.attr
+            if result.dest and result.dest in self.slots:
+                opened, on = self.fresh("open"), self.fresh("on")
+                self.line(f"br i1 {released}, label %{opened}, label %{on}")
+                self.label(opened)
+                self._barrier_result(result)
+                self.line(f"br label %{on}")
+                self.label(on)
+        self._chain(tuple(range(len(self.cfg.nodes))), "done")
+
+    def _give_way(self, k: int, target: int) -> None:
+        """After some turns of a waiting loop: other lanes of the warp first, then other warps."""
+        turns = self.op("load i32, ptr %turns")
+        more = self.op(f"add i32 {turns}, 1")
+        self.line(f"store i32 {more}, ptr %turns")
+        patient = self.op(f"icmp ult i32 {more}, {SPIN_TURNS}")
+        on, tired, park = self.fresh("on"), self.fresh("tired"), self.fresh("park")
+        self.line(f"br i1 {patient}, label %{on}, label %{tired}")
+        self.label(tired)
+        self.line("store i32 0, ptr %turns")
+        self._chain(tuple(sorted(self.cfg.waiting[k] - {target})), park)
+        self.label(park)
+        for name in self.lives[0]:
+            self._save(name)
+        for j in range(len(self.cfg.nodes)):
+            self.line(f"store i32 {self.op(f'load i32, ptr %m.{j}')}, ptr {self._mask_at(j)}")
+        for n, b in enumerate(self.barriers):
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * n}")
+            self.line(f"store i32 {self.op(f'load i32, ptr %k.{b}')}, ptr {at}")
+        self.line("store i32 1, ptr %saved")
+        self.line(f"ret i32 {SPINNING}")
+        self.label(on)
+
+    def _barrier_result(self, call: Instr) -> None:
+        """syncthreads_count / and / or: the block's total of the phase that just ended."""
+        other = self.op("xor i64 %phase, 1")
+        off = self.op(f"mul i64 {other}, 8")
+        base = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['sum0']}")
+        at = self.op(f"getelementptr i8, ptr {base}, i64 {off}")
+        total = self.op(f"load i64, ptr {at}")
+        slot, tt, _ = self.slots[call.dest][0]
+        if "popc" in call.attr[0]:
+            value = self.op(f"trunc i64 {total} to i32")
+        else:  # and counts false lanes, or counts true ones
+            bit = self.op(f"icmp {'eq' if '.and' in call.attr[0] else 'ne'} i64 {total}, 0")
+            value = bit if call.type == "i1" else self.op(f"zext i1 {bit} to {call.type}")
+        self.line(f"store {tt} {value}, ptr {slot}")
+
+    def _restore(self, name: str) -> None:
+        for slot, tt, m in self.slots[name]:
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {self.saved[slot]}")
+            if m == "i1" and tt.startswith("<"):
+                bits = self.op(f"load i32, ptr {at}")
+                value = self.op(f"bitcast i32 {bits} to {tt}")
+            else:
+                value = self.op(f"load {tt}, ptr {at}, align {64 if tt.startswith('<') else 8 if m != 'i1' else 4}")
+            self.line(f"store {tt} {value}, ptr {slot}")
+
+    def _save(self, name: str) -> None:
+        for slot, tt, m in self.slots[name]:
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {self.saved[slot]}")
+            value = self.op(f"load {tt}, ptr {slot}")
+            if m == "i1" and tt.startswith("<"):
+                frozen = self.op(f"freeze {tt} {value}")
+                bits = self.op(f"bitcast {tt} {frozen} to i32")
+                self.line(f"store i32 {bits}, ptr {at}")
+            else:
+                self.line(f"store {tt} {value}, ptr {at}, align {64 if tt.startswith('<') else 8 if m != 'i1' else 4}")
+
+    def _park(self, k: int, call: Instr) -> None:
+        mask = self.current_mask
+        old = self.op(f"load i32, ptr %k.{k}")
+        new = self.op(f"or i32 {old}, {mask}")
+        self.line(f"store i32 {new}, ptr %k.{k}")
+        name = call.attr[0]
+        if call.dest:
+            predicate = call.args[-1]
+            t = call.attr[1][-1]
+            if t == "i1":
+                bits = self.active_bits(predicate)
+            else:
+                vector = self.varies(predicate)
+                tt = self.text_type(t, vector)
+                ne = self.op(f"icmp ne {tt} {self.value(predicate, vector, t)}, {self.constant(t, 0, vector)}")
+                key = f"%pred.{k}"
+                self.env[key] = ne
+                if vector:
+                    self.cfg.divergent.add(key)
+                bits = self.active_bits(key)
+            if ".and" in name:
+                bits = self.op(f"xor i32 {bits}, {mask}")
+            count = self.call("llvm.ctpop.i32", "i32", [("i32", bits)])
+            wide = self.op(f"zext i32 {count} to i64")
+            off = self.op("mul i64 %phase, 8")
+            base = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['sum0']}")
+            at = self.op(f"getelementptr i8, ptr {base}, i64 {off}")
+            total = self.op(f"load i64, ptr {at}")
+            self.line(f"store i64 {self.op(f'add i64 {total}, {wide}')}, ptr {at}")
+
+    def _yield(self, n: int, masks: list[tuple[int, str]]) -> None:
+        for name in self.lives[n]:
+            self._save(name)
+        arrival_at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['arrival']}")
+        divergent_at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['divergent']}")
+        for k, mask in masks:
+            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * k}")
+            self.line(f"store i32 {mask}, ptr {at}")
+            # arrivals of one phase at two different barriers: remembered as (first + 1) << 32 | (second + 1)
+            here = self.op(f"icmp ne i32 {mask}, 0")
+            before = self.op(f"load i64, ptr {arrival_at}")
+            differs0 = self.op(f"icmp ne i64 {before}, {k + 1}")
+            known = self.op(f"icmp ne i64 {before}, 0")
+            differs1 = self.op(f"and i1 {differs0}, {known}")
+            differs = self.op(f"and i1 {differs1}, {here}")
+            up = self.op(f"shl i64 {before}, 32")
+            pair = self.op(f"or i64 {up}, {k + 1}")
+            old = self.op(f"load i64, ptr {divergent_at}")
+            self.line(f"store i64 {self.op(f'select i1 {differs}, i64 {pair}, i64 {old}')}, ptr {divergent_at}")
+            self.line(f"store i64 {self.op(f'select i1 {here}, i64 {k + 1}, i64 {before}')}, ptr {arrival_at}")
+        self.line(f"store i32 {n + 1}, ptr %saved")
+        self.line(f"ret i32 {AT_BARRIER}")

@@ -1,0 +1,31 @@
+"""What the emitter decided that the machine must know: the layout of arrays, saved state and memory sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from solcourse.simt.ir import Instr
+
+SPIN_TURNS = 32  # turns of a waiting loop before others may run
+FRAME = "%frame"  # all local arrays of a thread together
+INLINE_SITES = 48  # more memory instructions than this: their code is called, not inlined, to keep compile time down
+LOCAL_LINES = 1 << 30  # local memory's part of the virtual line numbers
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the emitter decided that the machine must know."""
+
+    rows: list[tuple[str, str]] = field(default_factory=list)  # (kind, name) of each ALLOC row; see Emitter._rows
+    sites: list[tuple[Instr, int, str, str, int, str]] = field(default_factory=list)  # instr, node, space, op, size, array
+    saved_bytes: int = 0
+    local_bytes: int = 0  # per lane
+    local_offsets: dict[str, int] = field(default_factory=dict)
+    local_sizes: dict[str, int] = field(default_factory=dict)
+    shared_offsets: dict[str, int] = field(default_factory=dict)
+    shared_sizes: dict[str, int] = field(default_factory=dict)  # dynamic arrays are absent
+    uniform_sites: set[int] = field(default_factory=set)
+    shared_bytes: int = 0
+    has_barriers: bool = False
+    find_rows: int = 0
+    ordered: bool = False  # blocks must run in one fixed order
