@@ -1,4 +1,5 @@
 """What a report's counts say should be looked at, in plain words. Each rule is one function: Report -> pieces of Advice.
+The rules about memory are in advice_memory.py.
 
 Advice follows from counts, never from the time alone, and names the source line where there is one. No rule fires on a kernel
 that does the thing well: silence is the normal result.
@@ -7,30 +8,21 @@ that does the thing well: silence is the normal result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from solcourse import units
-from solcourse.simt.records import SECTOR_BYTES, WARP, AccessCounts, LineCounts
+from solcourse import diagnosis, figures, units
+from solcourse.advice_memory import atomics, bank_conflicts, local_memory, refetched, reuse, scattered
+from solcourse.diagnosis import NOTABLE, Advice
+from solcourse.simt.records import WARP
 
 if TYPE_CHECKING:
     from solcourse.report import Report
 
-NOTABLE = 0.1  # of the kernel's total: below that a line is left alone
-FEW_WARPS = 0.5  # occupancy
-ABSORBED = 1.2  # DRAM bytes / compulsory bytes up to which the caches hide a scattered access
+__all__ = ["RULES", "Advice", "advise"]
 
-
-@dataclass(frozen=True)
-class Advice:
-    """kind: the rule; text: what was seen and what to try; line: the source line it speaks of, 0 for the whole launch."""
-
-    kind: str
-    text: str
-    line: int = 0
-
-
+FEW_WARPS = 0.5  # of what an SM can hold
+GAP = 0.8  # of the attainable score: below that silence would be no help
 Rule = Callable[["Report"], Iterator[Advice]]
 
 
@@ -41,79 +33,21 @@ def _alarm(report: Report) -> Iterator[Advice]:
 
 def _float64(report: Report) -> Iterator[Advice]:
     """float64 arithmetic though every array in global memory holds numbers of at most 4 bytes."""
-    sites = [s for s in report.run.program.sites if s.kind.startswith("global")] if report.run else []
-    doubles = report.counts.flops.get("fp64", 0)
-    if not doubles or not sites or max(s.size for s in sites) > 4:
+    doubles = diagnosis.accidental_float64(report)
+    if not doubles:
         return
     lines = [line.line for line in report.lines if line.counts.flops.get("fp64", 0)]
     where = f"Line {lines[0]}" if len(lines) == 1 else f"Lines {', '.join(map(str, lines))}" if lines else "The kernel"
-    slower = report.device.peak_flops_per_s("fp32") / report.device.peak_flops_per_s("fp64")
+    slower = units.factor(report.device.peak_flops_per_s("fp32") / report.device.peak_flops_per_s("fp64"))
+    cost = f"On this GPU float64 runs {slower} slower."
+    if not diagnosis.float64_costs(report):
+        cost = f"It costs nothing here ({figures.bound_words(report.bound)} binds), and {slower} the time where arithmetic binds."
     yield Advice(
         "float64",
         f"{where}: {units.count(doubles)} float64 operations, though every array holds numbers of 4 bytes or fewer. A literal such as 2.0, "
-        f"and int64 with float32, make float64 in numba: write np.float32(2.0). On this GPU float64 runs {units.factor(slower)} slower.",
+        f"and int64 with float32, make float64 in numba: write np.float32(2.0). {cost}",
         lines[0] if lines else 0,
     )
-
-
-def _ideal_sectors(access: AccessCounts) -> float:
-    """Sectors per request if the active lanes' bytes lay side by side."""
-    return max(1.0, math.ceil(access.bytes / access.requests / SECTOR_BYTES))
-
-
-def _accesses(report: Report) -> list[tuple[int, str, str, AccessCounts]]:
-    """(line, "load" or "store", array, counts) of global memory; by array where the engine knows it, else by line."""
-    words = {"global_load": "load", "global_store": "store"}
-    sums: dict[tuple[int, str, str], AccessCounts] = {}
-    for site, counted in zip(report.run.program.sites, report.run.site_counts, strict=True) if report.run else ():
-        if site.kind in words:
-            key = (site.line, words[site.kind], site.array)
-            sums[key] = sums.get(key, AccessCounts()) + counted
-    if not sums:
-        sums = {(line.line, word, ""): getattr(line.counts, kind) for line in report.lines for kind, word in words.items()}
-    return [(*key, access) for key, access in sums.items() if access.requests]
-
-
-def _cure(report: Report) -> str:
-    moved, needed = report.dram_bytes, report.work.compulsory_bytes
-    cure = "Neighbouring threads reach for addresses far apart: let threadIdx.x run along the dimension that is contiguous in memory."
-    if moved is None or not needed or moved > ABSORBED * needed:
-        return cure
-    if report.bound in ("l1", "fill", "l2"):
-        return f"DRAM moves little more than it must, but every sector passes through the caches. {cure}"
-    return "The caches absorb it here: DRAM moves little more than it must."
-
-
-def _scattered(report: Report) -> Iterator[Advice]:
-    """Global loads or stores that pull far more sectors than their bytes need."""
-    accesses = _accesses(report)
-    total = sum(access.sectors for *_, access in accesses)
-    for line, word, array, access in accesses:
-        ideal = _ideal_sectors(access)
-        if access.sectors >= NOTABLE * total and access.sectors_per_request > 1.5 * ideal:
-            name = f" of {array}" if array else ""
-            pulled = f"each {word}{name} pulls {access.sectors_per_request:.1f} sectors where {ideal:.0f} would do"
-            yield Advice("scattered", f"Line {line}: {pulled}. {_cure(report)}", line)
-
-
-def _shared(line: LineCounts) -> AccessCounts:
-    return line.counts.shared_load + line.counts.shared_store
-
-
-def _bank_conflicts(report: Report) -> Iterator[Advice]:
-    total = report.counts.shared_load.wavefronts + report.counts.shared_store.wavefronts
-    for line in report.lines:
-        access = _shared(line)
-        if not access.bank_conflicts or access.bank_conflicts < NOTABLE * total:
-            continue
-        each = access.wavefronts / access.requests
-        needed = (access.wavefronts - access.bank_conflicts) / access.requests
-        yield Advice(
-            "bank_conflicts",
-            f"Line {line.line}: {each:.1f} wavefronts per shared-memory request where {needed:.0f} would do: lanes meet in the same bank. "
-            "Pad the row by one element ([32][33]) or swizzle the index.",
-            line.line,
-        )
 
 
 def _small_blocks(report: Report) -> Iterator[Advice]:
@@ -149,11 +83,15 @@ def _few_blocks(report: Report) -> Iterator[Advice]:
 
 
 def _latency(report: Report) -> Iterator[Advice]:
-    if report.bound == "latency" and report.occupancy and report.occupancy.fraction < FEW_WARPS:
-        held = report.occupancy
+    held, filled = report.occupancy, diagnosis.filled_warps(report)
+    if report.bound != "latency" or held is None:
+        return
+    warps = held.warps_per_sm if filled is None else filled
+    if warps < FEW_WARPS * held.max_warps:
+        why = f"limited by {held.limiter.replace('_', ' ')}" if filled is None else "the grid has no more blocks"
         yield Advice(
             "occupancy",
-            f"Latency binds, and an SM holds {held.warps_per_sm} of {held.max_warps} warps (limited by {held.limiter.replace('_', ' ')}). "
+            f"Latency binds, and an SM holds {warps} of {held.max_warps} warps ({why}). "
             "More warps, or more independent loads in each thread, hide the waiting.",
         )
 
@@ -166,51 +104,38 @@ def _divergence(report: Report) -> Iterator[Advice]:
         )
 
 
-def _local_memory(report: Report) -> Iterator[Advice]:
-    if report.spill_bytes:
-        yield Advice("spills", f"{report.spill_bytes} bytes per thread do not fit in registers and go through local memory.")
-    local = report.counts.local_load + report.counts.local_store
-    everything = report.counts.global_load + report.counts.global_store + local
-    if local.sectors > NOTABLE * everything.sectors:
-        lines = [line.line for line in report.lines if (line.counts.local_load + line.counts.local_store).requests]
-        where = f"Line {lines[0]}: a" if lines else "A"
-        text = "local array stays in memory, because its index is not known when compiling. Loops of fixed length let it live in registers."
-        yield Advice("local_memory", f"{where} {text}", lines[0] if lines else 0)
-
-
-def _atomics(report: Report) -> Iterator[Advice]:
-    contended = report.run.same_address_atomics if report.run else 0
-    if report.bound == "atomic" and contended > 1:
-        lines = [line.line for line in report.lines if line.counts.global_atomic.requests]
-        yield Advice(
-            "atomics",
-            f"{units.count(contended)} atomic operations meet at one address, and are done one after the other. "
-            "Let each block add up in shared memory first, and add once to global memory.",
-            lines[0] if lines else 0,
-        )
-
-
 def _index_arithmetic(report: Report) -> Iterator[Advice]:
+    """Integer instructions in the way of FLOPs: the pipe they share is busy far longer than the FLOPs need."""
     flops, integers = report.counts.total_flops, report.counts.int_ops
-    if report.bound in ("issue", "pipe_alu", "pipe_fma") and flops and integers > 4 * flops:
+    busy, needed = report.bounds.get(report.bound, 0.0), diagnosis.flop_time_s(report)
+    if report.bound in ("issue", "pipe_alu", "pipe_fma") and flops and integers > flops and busy > 2 * needed:
+        hot = max(report.lines, key=lambda line: line.counts.int_ops, default=None)
+        where = f"Line {hot.line}: the" if hot else "The"
         yield Advice(
             "index_arithmetic",
-            f"{integers / flops:.0f} integer operations for each FLOP, and instructions bind: numba's indices are signed and 64 bits wide. "
-            "Hoist index sums out of the loop; while loops and np.uint64 indices need fewer.",
+            f"{where} {figures.bound_words(report.bound)} is busy for {units.seconds(busy)}, though the FLOPs alone need "
+            f"{units.seconds(needed)}: {integers / flops:.1f} integer operations for each FLOP, mostly for indices, which numba makes "
+            "signed and 64 bits wide. Hoist index sums out of the loop, avoid // and %; np.uint64 or int32 indices need fewer.",
+            hot.line if hot else 0,
         )
 
 
-def _refetched(report: Report) -> Iterator[Advice]:
-    moved, needed = report.dram_bytes, report.work.compulsory_bytes
-    if report.bound == "dram" and moved and needed and moved > 1.5 * needed and not any(_scattered(report)):
+def _shared_loads(report: Report) -> Iterator[Advice]:
+    """Loads from shared memory that keep the arithmetic waiting: one output per thread reuses nothing."""
+    each, loads = diagnosis.shared_loads_per_fma(report), report.counts.shared_load.requests
+    if report.bound in ("lsu", "l1") and each > 0.75 and loads > 0.5 * diagnosis.requests(report.counts):
+        hot = max(report.lines, key=lambda line: line.counts.shared_load.requests, default=None)
         yield Advice(
-            "refetched",
-            f"DRAM moves {units.factor(moved / needed)} the compulsory bytes: the same data is fetched again. "
-            "Keep a tile of it in shared memory or registers while it is needed.",
+            "shared_loads",
+            f"{f'Line {hot.line}: ' if hot else ''}{each:.1f} loads from shared memory for each multiply-add, and loading binds. "
+            "Let each thread compute several outputs, so that a value loaded into a register serves several of them.",
+            hot.line if hot else 0,
         )
 
 
 def _at_the_ceiling(report: Report) -> Iterator[Advice]:
+    if diagnosis.float32_sol_time_s(report) is not None:
+        return  # a ceiling that float64 lowered
     if report.attainable_score and 0.95 * report.attainable_score <= (report.sol_score or 0.0) <= 1:
         next_step = "Only moving fewer bytes is faster: fuse it with the kernel before or after it." if report.sol_bound == "dram" else ""
         yield Advice(
@@ -225,12 +150,39 @@ def _too_small(report: Report) -> Iterator[Advice]:
         yield Advice("too_small", f"{what} Give it more work, or fuse it with its neighbours.")
 
 
+# What helps where a bound wins and no rule above knows more
+_HELPS = {
+    "issue": "fewer instructions: do more with each, or hoist what does not change out of the loop",
+    "lsu": "fewer memory instructions: wider loads, or values kept in registers",
+    "l1": "fewer wavefronts: accesses side by side, and values kept in registers",
+    "fill": "less data from L2: a tile kept in shared memory or registers",
+    "l2": "less data from L2: a tile kept in shared memory or registers",
+    "dram": "fewer bytes: each one read and written once",
+    "latency": "more to do while waiting: more warps, or more independent work in each thread",
+    "atomic": "fewer atomics on global memory: add up inside a block or a warp first",
+    "constant": "lanes that read the same constant at the same time",
+}
+
+
+def _fallback(report: Report, said: Sequence[Advice]) -> Iterator[Advice]:
+    """A gap and nothing said about it: name the bound, the line, and what helps in general."""
+    score, best = report.sol_score, report.attainable_score
+    if said or score is None or not best or score > GAP * best or report.bound not in report.bounds or report.bound == "launch":
+        return
+    took = f"{units.seconds(report.bounds[report.bound])} of {units.seconds(report.time_s)}"
+    hot = next((line for line in report.hot_lines if line.share >= NOTABLE), None)
+    where = f", {100 * hot.share:.0f} % of the time in line {hot.line}" if hot else ""
+    helps = _HELPS.get(report.bound, "less work for that pipe: fewer or cheaper operations")
+    yield Advice("bound", f"Bound by {figures.bound_words(report.bound)} ({took}{where}). What helps is {helps}.", hot.line if hot else 0)
+
+
 RULES: tuple[Rule, ...] = (
-    _alarm, _float64, _scattered, _bank_conflicts, _small_blocks, _few_blocks, _divergence, _latency,
-    _local_memory, _atomics, _index_arithmetic, _refetched, _at_the_ceiling, _too_small,
+    _alarm, _float64, scattered, bank_conflicts, _small_blocks, _few_blocks, _divergence, _latency,
+    local_memory, atomics, _index_arithmetic, reuse, _shared_loads, refetched, _at_the_ceiling, _too_small,
 )  # fmt: skip
 
 
 def advise(report: Report) -> tuple[Advice, ...]:
-    """Everything the rules have to say about `report`, in the order of RULES."""
-    return tuple(advice for rule in RULES for advice in rule(report))
+    """Everything the rules have to say about `report`, in the order of RULES; where they are silent about a wide gap, what binds."""
+    said = [advice for rule in RULES for advice in rule(report)]
+    return (*said, *_fallback(report, said))

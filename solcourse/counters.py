@@ -23,13 +23,17 @@ UNITS = ("count", "bytes", "ratio", "fraction", "seconds")
 
 @dataclass(frozen=True)
 class Counter:
-    """One value: where it is in a Report, ncu's name for it, what it means, whether it is exact, and its unit (UNITS)."""
+    """One value: where it is in a Report, ncu's name for it, what it means, whether it is exact, and its unit (UNITS).
+
+    sum: how the metrics of one name in {braces} are added where it is not one of each
+    """
 
     name: str
     ncu: str
     meaning: str
     exact: bool = True
     unit: str = "count"
+    sum: str = ""
 
 
 # kind: (words, ncu's memory and operation, ncu's data-stage direction)
@@ -63,11 +67,16 @@ def _cached(kind: str, words: str, op: str, direction: str) -> Iterator[Counter]
     at = f"counts.{kind}"
     yield Counter(f"{at}.requests", f"l1tex__t_requests_pipe_lsu_mem_{both}.sum", f"warp instructions that did {words}")
     yield Counter(f"{at}.sectors", f"l1tex__t_sectors_pipe_lsu_mem_{both}.sum", f"32-byte sectors asked for by {words}")
-    average = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_{}.ratio"
-    per_request = average.format(op)  # a ratio: two of them do not add
-    yield Counter(f"{at}.sectors_per_request", per_request, f"sectors per request, {words}; 4 is ideal for 4-byte elements", unit="ratio")
+    per_request = f"l1tex__average_t_sectors_per_request_pipe_lsu_mem_{op}.ratio"
     per_sector = f"smsp__sass_average_data_bytes_per_sector_mem_{op}.ratio / 32"
-    yield Counter(f"{at}.sector_efficiency", per_sector, f"useful bytes / fetched bytes, {words}", unit="fraction")
+    if both != op:  # two ratios do not add: the sums of both kinds are divided
+        sectors = f"l1tex__t_sectors_pipe_lsu_mem_{both}.sum"
+        per_request = f"{sectors} / l1tex__t_requests_pipe_lsu_mem_{both}.sum"
+        per_sector = f"smsp__sass_data_bytes_mem_{both}.sum / {sectors} / 32"
+    ideal = "32 lanes of 4 bytes side by side need 4; fewer where lanes share bytes"
+    yield Counter(f"{at}.sectors_per_request", per_request, f"sectors per request, {words}; {ideal}", unit="ratio")
+    used = f"useful bytes / fetched bytes, {words}; above 100 % where lanes share bytes (a broadcast)"
+    yield Counter(f"{at}.sector_efficiency", per_sector, used, unit="fraction")
     if direction:
         passes = f"l1tex__data_pipe_lsu_wavefronts_mem_lg_cmd_{direction}.sum"
         yield Counter(f"{at}.wavefronts", passes, f"passes through the L1 data stage, {words} (ncu: global and local together)")
@@ -86,7 +95,9 @@ def _flops() -> Iterator[Counter]:
     for kind, letter in zip(FLOP_TYPES, "hfd", strict=True):
         ops = ",".join(letter + op for op in ("add", "mul", "fma"))
         name = f"smsp__sass_thread_inst_executed_op_{{{ops}}}_pred_on.sum"
-        yield Counter(f"counts.flops.{kind}", name, f"{kind} adds + multiplies + 2 x fused multiply-adds (ncu: count fma twice)")
+        parts = f"{letter}add + {letter}mul + 2 x {letter}fma"
+        meaning = f"{kind} adds + multiplies + 2 x fused multiply-adds; atomic adds count too, which ncu has among its atomics"
+        yield Counter(f"counts.flops.{kind}", name, meaning, sum=parts)
 
 
 def _instructions() -> Iterator[Counter]:
@@ -161,6 +172,16 @@ def ncu_name(name: str, cc: float = 8.0) -> str:
         if float(cc) >= since and old in ncu:
             return "" if new is None else ncu.replace(old, new)
     return ncu
+
+
+def ncu_words(name: str, cc: float = 8.0) -> str:
+    """`ncu_name`, with how its metrics are added where that is not one of each.
+
+    >>> ncu_words("counts.flops.fp32")
+    'fadd + fmul + 2 x ffma: smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum'
+    """
+    ncu, parts = ncu_name(name, cc), counter(name).sum
+    return f"{parts}: {ncu}" if parts and ncu else ncu
 
 
 def value(root: Any, name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from solcourse import roofline as sol
 from solcourse import svg, units
 from solcourse.access_maps import bank_map, sector_map, sectors
+from solcourse.diagnosis import float32_sol_time_s, ranked_bounds, ties
 from solcourse.hardware import Device
 from solcourse.hardware import device as find_device
 
@@ -61,6 +62,7 @@ def gauge(report: Report) -> str:
 
     low, high = ((report.sol_time_s or 0.0) / t for t in reversed(report.interval_s))
     alarm, binds = score > 1, f"; {bound_words(report.bound)} binds" if report.bound else ""
+    light = units.seconds(report.sol_time_s) + (" in float64" if float32_sol_time_s(report) is not None else "")
     children = [
         svg.text(left, 25, units.score(score) if report.sol_score is not None else "?", size=24, font_weight="bold"),
         svg.text(left + 92, 25, f"SOL score, {report.origin}" + (": impossible" if alarm else "")),
@@ -72,12 +74,12 @@ def gauge(report: Report) -> str:
         else "",
         svg.line(x(ceiling), y - 5, x(ceiling), y + 23, svg.GREEN, stroke_width=3) if ceiling else "",
         *_gauge_ticks(x, y + 34, ceiling),
-        svg.text(left, y + 54, f"{interval(report)}; T_SOL {units.seconds(report.sol_time_s)}{binds}", size=11),
+        svg.text(left, y + 54, f"{interval(report)}; T_SOL {light}{binds}", size=11),
     ]
     label = (
         f"SOL score {units.score(report.sol_score)} {report.origin} on {report.device.name}, "
         f"attainable {units.score(report.attainable_score)}; "
-        f"time {interval(report)}, T_SOL {units.seconds(report.sol_time_s)}{binds}"
+        f"time {interval(report)}, T_SOL {light}{binds}"
     )
     return svg.document(width, y + 62, label, children)
 
@@ -88,7 +90,9 @@ def _gauge_ticks(x: Scale, y: float, ceiling: float) -> list[str]:
     to_left = x(ceiling) - 6 - long > x(0) + 12
     start = x(ceiling) - 6 - long if to_left else x(ceiling) + 6
     taken = ceiling > 0 and start - 14 < x(0.5) < start + long + 14
-    ticks = [svg.text(x(t), y, f"{t:g}", size=11, anchor=a, opacity=svg.FAINT) for t, a in ((0, None), (1, "end"))]
+    ticks = [svg.text(x(0), y, "0", size=11, opacity=svg.FAINT)]
+    if not to_left or x(ceiling) < x(1):
+        ticks.append(svg.text(x(1), y, "1", size=11, anchor="end", opacity=svg.FAINT))
     if not taken:
         ticks.append(svg.text(x(0.5), y, "0.5", size=11, anchor="middle", opacity=svg.FAINT))
     if ceiling:
@@ -97,9 +101,12 @@ def _gauge_ticks(x: Scale, y: float, ceiling: float) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------------------- bounds
-def bounds(report: Report) -> str:
-    """What each resource alone would take, longest first, beside T_SOL and the whole time. The winner is orange."""
-    shown = shown_bounds(report)
+def bounds(report: Report, least: float = 0.01) -> str:
+    """What each resource alone would take, longest first, beside T_SOL and the whole time. The winner is orange.
+
+    least   bounds below this part of the longest are left out
+    """
+    shown = shown_bounds(report, least)
     left, span, row, top = 150, 200, 20, 26
     most = max([report.time_s, *(t for _, t in shown)])
 
@@ -113,9 +120,10 @@ def bounds(report: Report) -> str:
     for n, (name, time_s) in enumerate(shown):
         y = top + n * row
         wins = name == report.bound
+        place = " wins" if wins else " ties" if ties(report, name) else ""
         children.append(svg.text(left - 6, y + 12, bound_words(name), anchor="end", font_weight="bold" if wins else None))
         children.append(svg.rect(left, y + 1, x(time_s) - left, row - 6, svg.ORANGE if wins else svg.BLUE))
-        children.append(svg.text(left + span + 12, y + 12, units.seconds(time_s) + (" wins" if wins else "")))
+        children.append(svg.text(left + span + 12, y + 12, units.seconds(time_s) + place))
     bottom = top + len(shown) * row + 2
     light = x(report.sol_time_s or 0.0)
     children += [
@@ -134,14 +142,10 @@ def bounds(report: Report) -> str:
     return svg.document(452, bottom + 26, label, children)
 
 
-def shown_bounds(report: Report) -> list[tuple[str, float]]:
-    """The bounds worth a bar, longest first: at least 1 % of the longest, at most MOST_BARS, always the winner."""
-    ranked = sorted(report.bounds.items(), key=lambda item: (-item[1], item[0]))
-    least = 0.01 * max((t for _, t in ranked), default=0.0)
-    shown = [(n, t) for n, t in ranked if t >= least and t > 0][:MOST_BARS]
-    return (
-        shown if report.bound in dict(shown) or report.bound not in report.bounds else [*shown, (report.bound, report.bounds[report.bound])]
-    )
+def shown_bounds(report: Report, least: float = 0.01) -> list[tuple[str, float]]:
+    """The bounds worth a bar, longest first: at least `least` x the longest, at most MOST_BARS, always the winner, before its ties."""
+    ranked = ranked_bounds(report, least)
+    return [row for n, row in enumerate(ranked) if n < MOST_BARS or row[0] == report.bound]
 
 
 # ------------------------------------------------------------------------------------------------------------ roofline
@@ -282,22 +286,41 @@ def roofline(device: str | Device, attempts: Iterable[Report] = ()) -> str:
     said += "" if by_bytes else f", {kind} {units.flops_per_s(gpu.peak_flops_per_s(kind))}"
     if attempts:
         children += _path(x, y, attempts)
-        steps = [f"{n}: {svg.shorten(r.kernel, 24)} {units.score(r.sol_score)}" for n, r in enumerate(attempts, 1)]
+        title, steps = attempt_names(attempts)
         if attempts[-1].bound:
             steps[-1] += f" ({bound_words(attempts[-1].bound)} binds)"
-        children.append(svg.text(12, height + 8, _latest(steps, 66), size=11))
+        rows = _wrapped([f"{title}: {steps[0]}", *steps[1:]] if title else steps, 72)
+        children += [svg.text(12, height + 8 + 15 * n, row, size=11) for n, row in enumerate(rows)]
+        height += 15 * (len(rows) - 1)
         said += f". SOL scores of the attempts: {', '.join(steps)}; attainable {units.score(attempts[-1].attainable_score)}"
     return svg.document(width, height + 16, said, children)
 
 
-def _latest(steps: Sequence[str], length: int) -> str:
-    """The last steps that fit in `length` characters, at least one."""
-    shown = steps[-1:]
-    for step in reversed(steps[:-1]):
-        if len(" · ".join([step, *shown])) > length:
-            return "… " + " · ".join(shown)
-        shown = [step, *shown]
-    return " · ".join(shown)
+def attempt_names(attempts: Sequence[Report]) -> tuple[str, list[str]]:
+    """(the name that all share, "" where they differ; "1: name 0.65" for each, without a shared name).
+
+    Attempts of one kernel that need different FLOPs per byte are told apart by these.
+    """
+    names = {report.kernel for report in attempts}
+    shared = names.pop() if len(names) == 1 and len(attempts) > 1 else ""
+    needs = [units.intensity(r.work.arithmetic_intensity) for r in attempts]
+    apart = bool(shared) and len(set(needs)) > 1
+    each = []
+    for n, (report, need) in enumerate(zip(attempts, needs, strict=True), 1):
+        name = "" if shared else f"{svg.shorten(report.kernel, 24)} "
+        each.append(f"{n}: {name}{units.score(report.sol_score)}{f' at {need}' if apart else ''}")
+    return svg.shorten(shared, 24), each
+
+
+def _wrapped(steps: Sequence[str], length: int, most: int = 3) -> list[str]:
+    """The steps as rows of at most `length` characters; where they need more than `most` rows, the first ones give way to an ellipsis."""
+    rows: list[str] = []
+    for step in steps:
+        if rows and len(f"{rows[-1]} · {step}") <= length:
+            rows[-1] += f" · {step}"
+        else:
+            rows.append(step)
+    return rows if len(rows) <= most else ["… " + rows[-most], *rows[1 - most :]]
 
 
 # ------------------------------------------------------------------------------------------------------------- what if
@@ -307,23 +330,24 @@ def what_if(reports: Iterable[Report], *, current: str | None = None) -> str:
     current   name of a device to print in bold
     """
     ranked = sorted(reports, key=lambda r: (r.time_s, r.device.name))
-    left, span, row, top = 150, 170, 17, 24
+    left, span, row, top = 150, 150, 17, 38
     most = max((r.time_s for r in ranked), default=1.0)
-    times, lights, words = [], [], []
+    ends = ((left + span + 70, "time"), (left + span + 138, "SOL score"))
+    times, lights = [], []
+    words = [svg.text(x, 32, name, anchor="end", opacity=svg.FAINT) for x, name in ends]
     for n, report in enumerate(ranked):
         y = top + n * row
         times.append(_bar(left, y + 2, span * report.time_s / most, row - 6))
         lights.append(_bar(left, y + 2, span * min(report.sol_time_s or 0.0, report.time_s) / most, row - 6))
         bold = "bold" if report.device.name == current else None
         words.append(svg.text(left - 6, y + 11, report.device.name, anchor="end", font_weight=bold))
-        words.append(
-            svg.text(left + span + 8, y + 11, f"{units.seconds(report.time_s)}  {units.score(report.sol_score)}", font_weight=bold)
-        )
+        cells = (units.seconds(report.time_s), units.score(report.sol_score))
+        words += [svg.text(x, y + 11, cell, anchor="end", font_weight=bold) for (x, _), cell in zip(ends, cells, strict=True)]
     bottom = top + len(ranked) * row
     origin = ranked[0].origin if ranked else "predicted"
     children = [
         svg.text(12, 15, f"Time and SOL score, {origin}", font_weight="bold"),
-        svg.path("".join(times), svg.BLUE, fill_opacity=0.4),
+        svg.path("".join(times), svg.INK, fill_opacity=0.3),
         svg.path("".join(lights), svg.BLUE),
         svg.group(words, font_size=11),
         svg.text(left, bottom + 14, "solid: T_SOL on that device", size=11, opacity=svg.FAINT),

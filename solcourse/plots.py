@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from solcourse import roofline as sol
 from solcourse import units
 from solcourse.figures import (
+    attempt_names,
     bound_words,
     counts_bytes,
     drawable,
@@ -76,9 +77,11 @@ def _draw_path(ax: Any, attempts: Sequence[Report]) -> None:
     points, lights = roofline_points(attempts)
     last = attempts[-1]
     ax.plot(*zip(*points, strict=True), color="0.5", lw=1)
+    _, each = attempt_names(attempts)
     for n, ((x, y), report) in enumerate(zip(points, attempts, strict=True), 1):
-        color = ORANGE if report is last and n == len(points) else BLUE
-        label = f"{n} {shorten(report.kernel, 28)}: SOL score {units.score(report.sol_score)}"
+        color = ORANGE if n == len(points) else BLUE
+        name, _, rest = each[n - 1].partition(": ")
+        label = f"{name} {shorten(report.kernel, 28)}: SOL score {rest.removeprefix(shorten(report.kernel, 24)).strip()}"
         ax.plot(x, y, "o", color=color, ms=9, label=label if len(points) <= 8 or n == len(points) else None)
         ax.annotate(str(n), (x, y), color="white", fontsize=7, ha="center", va="center")
     ax.plot(*lights[-1], "*", color=GREEN, ms=14, label="speed of light")
@@ -118,7 +121,7 @@ def what_if(reports: Iterable[Report], ax: Any = None) -> Any:
     ranked = sorted(reports, key=lambda r: (r.time_s, r.device.name))
     ax = _axes(ax, (6.4, 1.2 + 0.24 * len(ranked)))
     names, origin = [r.device.name for r in ranked], ranked[0].origin if ranked else "predicted"
-    bars = ax.barh(names, [r.time_s for r in ranked], color=BLUE, alpha=0.4, label=origin)
+    bars = ax.barh(names, [r.time_s for r in ranked], color="0.75", label=origin)
     ax.barh(names, [min(r.sol_time_s or 0.0, r.time_s) for r in ranked], color=BLUE, label="T_SOL")
     ax.bar_label(bars, [f" {units.seconds(r.time_s)}, {units.score(r.sol_score)}" for r in ranked], fontsize=8)
     ax.invert_yaxis()

@@ -8,10 +8,10 @@ A Report is data; how it looks is in report_text.py, report_html.py, figures.py 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from solcourse import roofline
@@ -134,11 +134,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain dicts, lists, numbers and strings in base units, fit for json.dumps(..., allow_nan=False)."""
-        shown = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in ("run", "prediction", "device")}
-        lines = [{"file": h.file, "line": h.line, "text": h.text, "share": h.share, "counts": _plain(h.counts)} for h in self.hot_lines]
-        shown |= {"device": self.device.name, "dram_bytes": _plain(self.dram_bytes), "sol_bound": self.sol_bound, "lines": lines}
-        shown |= {"alarm": str(self.alarm) if self.alarm else None, "advice": [_plain(a) for a in self.advice]}
-        return shown
+        from solcourse.report_json import as_dict
+
+        return as_dict(self)
 
     # ----------------------------------------------------------------------------------------------------------- looks
     def plot(self, ax: Any = None) -> Any:
@@ -146,6 +144,21 @@ class Report:
         from solcourse import plots
 
         return plots.bounds(self, ax=ax)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the report to a file and returns its path: "x.html" a page that stands alone, "x.txt" text, "x.json" numbers.
+
+        Raises SolcourseError for another ending, OSError where the file cannot be written.
+        """
+        from solcourse.report_html import page
+        from solcourse.report_json import as_json
+
+        forms = {".html": page, ".txt": lambda report: f"{report}\n", ".json": as_json}
+        target = Path(path)
+        if target.suffix not in forms:
+            raise SolcourseError(f"A report is saved as {', '.join(forms)}, not as {target.name!r}. report.plot() draws a picture.")
+        target.write_text(forms[target.suffix](self), encoding="utf-8")
+        return target
 
     def __repr__(self) -> str:
         from solcourse import units
@@ -164,29 +177,14 @@ class Report:
         return {"text/plain": str(self), "text/html": html(self)}
 
 
-def _plain(value: Any) -> Any:
-    """Records, mappings, tuples and NumPy scalars as JSON's own types; what is not finite as None."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.repr}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):  # NumPy scalars and arrays
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
 # ---------------------------------------------------------------------------------------------------------- making one
 def work_of(run: EngineRun) -> Work:
     """The ledger of what the engine saw: FLOPs as compiled, distinct bytes read before being written, distinct bytes written."""
     work = Work((), {kind: n for kind, n in run.counts.flops.items() if n})
     if run.compulsory_read_bytes:
-        work = work + Work.read("distinct bytes read before written", run.compulsory_read_bytes)
+        work = work + Work.read("distinct bytes", run.compulsory_read_bytes)
     if run.compulsory_write_bytes:
-        work = work + Work.write("distinct bytes written", run.compulsory_write_bytes)
+        work = work + Work.write("distinct bytes", run.compulsory_write_bytes)
     return work
 
 

@@ -1,7 +1,7 @@
-"""A Report as HTML for a notebook: the gauge and the bounds as pictures, then what the counts say, lines, counters, notes.
+"""A Report as HTML for a notebook: the gauge and the bounds as pictures, what the counts say, the lines; everything else is folded away.
 
 Everything the pictures say is also in text, for notebooks that are not trusted (which drop SVG) and for screen readers.
-No style sheet, no script, no colour but the figures': the page's theme, light or dark, decides.
+No style sheet, no script, no colour but the figures': the page's theme, light or dark, decides. `page` makes a file of it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from solcourse import figures, svg, units
-from solcourse import report_text as words
+from solcourse import report_text as tables
+from solcourse import report_words as words
 
 if TYPE_CHECKING:
     from solcourse.report import Report
 
 _CELL = "padding:1px 10px 1px 0;vertical-align:top;text-align:"
+SHOWN = 0.2  # a bound below this part of the longest is folded away
 _ROW = "background:transparent"  # JupyterLab stripes rows; a bar of shares reads better without
 
 
@@ -43,62 +45,75 @@ def _head(report: Report) -> str:
     cache = f", {report.cache} cache" if report.origin == "predicted" else ""
     title = f"<strong>{escape(report.kernel)}</strong> on {escape(report.device.name)}: <strong>{report.origin}</strong>{cache}"
     launch = words.launch_in_words(report)
-    return f"<div>{title}{'; ' + escape(launch) if launch else ''}</div>"
+    sampled = words.sampling_in_words(report)
+    return f"<div>{title}{'; ' + escape(launch) if launch else ''}</div>" + (f"<div>{escape(sampled)}</div>" if sampled else "")
 
 
-def _facts(report: Report) -> str:
+def _facts(report: Report) -> list[str]:
+    host = f", and {units.seconds(report.launch_s)} for the host to launch it" if report.launch_s else ""
+    attainable = f"SOL score {units.score(report.sol_score)} of an attainable {units.score(report.attainable_score)}"
     facts = [
-        f"Time {figures.interval(report)}"
-        + (f", and {units.seconds(report.launch_s)} for the host to launch it" if report.launch_s else ""),
-        f"SOL score {units.score(report.sol_score)} of an attainable {units.score(report.attainable_score)}",
+        f"Time {figures.interval(report)}{host}; {figures.bound_words(report.bound)} binds"
+        if report.bound
+        else f"Time {figures.interval(report)}{host}",
+        attainable + (f" ({words.attainable_in_words(report)})" if report.attainable_score else ""),
         f"T_SOL {units.seconds(report.sol_time_s)} = {words.light_in_words(report)}",
     ]
     if report.anchored_score is not None:
-        facts.append(f"anchored score {units.score(report.anchored_score)} against a baseline of {units.seconds(report.baseline_s)}")
-    if report.bound:
-        facts.append(f"{figures.bound_words(report.bound)} binds")
-    held = report.occupancy
-    if held is not None:
-        limiter = held.limiter.replace("_", " ")
-        facts.append(f"occupancy {held.warps_per_sm} of {held.max_warps} warps per SM, limited by {limiter}")
-    if words.waiting_in_words(report):
-        facts.append(f"one warp {words.waiting_in_words(report)}")
-    if report.registers is not None:
-        spills = f", {report.spill_bytes} bytes spilled" if report.spill_bytes else ""
-        facts.append(f"{report.registers} registers per thread{spills} ({report.registers_source})")
-    return f"<div>{escape('; '.join(facts))}.</div>"
+        facts.append(f"Anchored score {units.score(report.anchored_score)} against a baseline of {units.seconds(report.baseline_s)}")
+    named = (
+        ("Occupancy", "; ".join(words.occupancy_in_words(report))),
+        ("One warp", words.waiting_in_words(report)),
+        ("Registers", words.registers_in_words(report)),
+        ("", words.nsight_in_words(report)),
+    )
+    return facts + [f"{name}: {said}" if name else said for name, said in named if said]
+
+
+def _list(sayings: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(said)}</li>" for said in sayings)
+    return f'<ul style="margin:4px 0;padding-left:20px">{items}</ul>' if items else ""
 
 
 def _alarm(report: Report) -> str:
     box = f"border-left:4px solid {svg.ORANGE};padding:4px 10px;margin:6px 0"
-    return f'<div role="alert" style="{box}"><strong>{escape(str(report.alarm))}</strong></div>' if report.alarm else ""
+    said = [str(report.alarm)] if report.alarm else []
+    said += [f"{warning[0].upper()}{warning[1:]}." for warning in (words.float64_warning(report),) if warning]
+    return "".join(f'<div role="alert" style="{box}"><strong>{escape(line)}</strong></div>' for line in said)
 
 
 def _pictures(report: Report) -> str:
-    """The score and its causes on the left, the bounds on the right; one under the other where there is little room."""
-    columns = [figures.gauge(report) + _explanation(report), figures.bounds(report) if report.bounds else ""]
+    """The score on the left, the bounds on the right; one under the other where there is little room."""
+    columns = [figures.gauge(report), figures.bounds(report, SHOWN) + _more_bounds(report) if report.bounds else ""]
     grid = "display:flex;flex-wrap:wrap;gap:8px 24px;align-items:flex-start;margin:6px 0"
     each = "flex:1 1 320px;min-width:0;max-width:460px"
     inner = "".join(f'<div style="{each}">{column}</div>' for column in columns if column)
     return f'<div style="{grid}">{inner}</div>'
 
 
+def _more_bounds(report: Report) -> str:
+    """How the bounds lead to the time, the ones too short for a bar, and what the pipes are."""
+    drawn = figures.shown_bounds(report, SHOWN)
+    rest = [f"{figures.bound_words(name)} {units.seconds(t)}" for name, t in figures.shown_bounds(report) if (name, t) not in drawn]
+    said = [
+        *words.bounds_in_words(report),
+        f"Below {100 * SHOWN:.0f} % of the longest: {', '.join(rest)}" if rest else "",
+        words.pipes_in_words(report),
+    ]
+    return _folded("What the bounds mean" + (f", and {len(rest)} more" if rest else ""), _list(filter(None, said)))
+
+
 def _advice(report: Report) -> str:
-    items = "".join(f"<li>{escape(a.text)}</li>" for a in report.advice if a.kind != "alarm")
-    return f'<ul style="margin:4px 0;padding-left:20px">{items}</ul>' if items else ""
+    return _list(a.text for a in report.advice if a.kind != "alarm")
 
 
 def _explanation(report: Report) -> str:
     rows = [(name, units.score(number), escape(meaning)) for name, number, meaning in words.explanation_in_words(report)]
-    if not rows or report.explanation is None:
-        return ""
-    blind = f"Nsight's “SOL %” is rate × idle, {units.percent(report.explanation.nsight_sol)} here: it cannot see waste."
-    caption = f"R = waste × rate × idle = {units.score(report.sol_score)}"
-    return _table((), rows, ("left", "right", "left"), caption) + f"<div>{escape(blind)}</div>"
+    return _table((), rows, ("left", "right", "left"), "") if rows else ""
 
 
 def _lines(report: Report) -> str:
-    head, rows = words.line_table(report)
+    head, rows = tables.line_table(report)
     if not rows:
         return ""
     cells = [[escape(cell) for cell in row] + [_code(hot.text)] for row, hot in rows]
@@ -119,33 +134,59 @@ def _folded(title: str, content: str) -> str:
 
 
 def _counters(report: Report) -> str:
-    rows = words.counter_rows(report, every=True) + words.traffic_rows(report)
+    rows = tables.counter_rows(report, every=True) + tables.traffic_rows(report)
     cells = [
         (
             _code(name),
-            escape(text),
+            escape(text) + (f"<br><small>{escape(tables.above_one(report, counter))}</small>" if tables.above_one(report, counter) else ""),
             "exact" if counter.exact else "estimated",
             f"{_code(ncu) if ncu else 'no counter of its own'}<br><small>{escape(counter.meaning)}</small>",
         )
         for name, text, ncu, counter in rows
     ]
-    return _table(("counter", "value", "", "in Nsight Compute"), cells, ("left", "right", "left", "left"), "") if cells else ""
+    table = _table(("counter", "value", "", "in Nsight Compute"), cells, ("left", "right", "left", "left"), "")
+    return f'<div style="overflow-x:auto">{table}</div>' if cells else ""
 
 
 def _ledger(report: Report) -> str:
-    rows = [(escape(f"{t.direction} {t.name}"), units.size(t.bytes)) for t in report.work.terms]
+    rows = [(escape(f"{t.direction}: {t.name}"), units.size(t.bytes)) for t in report.work.terms]
     rows += [(escape(kind), units.flops(count)) for kind, count in report.work.flops.items() if count]
     return _table((), rows, ("left", "right"), "Work: what cannot be avoided") if rows else ""
 
 
-def _notes(report: Report) -> str:
-    items = "".join(f"<li>{escape(note)}</li>" for note in words.notes(report))
-    return f'<ul style="margin:4px 0;padding-left:20px;opacity:0.75">{items}</ul>' if items else ""
-
-
 def html(report: Report) -> str:
     """The whole report as one HTML fragment. Everything that comes from the kernel's source or its names is escaped."""
-    parts = [_head(report), _alarm(report), _pictures(report), _facts(report), _advice(report), _lines(report)]
-    parts += [_folded("Counters, with Nsight Compute's names", _counters(report)), _folded("The ledger behind T_SOL", _ledger(report))]
-    parts += [_notes(report)]
+    shown = [_head(report), _alarm(report), _pictures(report), _advice(report), _lines(report)]
+    folded = {
+        "In words, with occupancy and registers": _list(_facts(report)),
+        f"Why this score: R = waste × rate × idle = {units.score(report.sol_score)}": _explanation(report),
+        "Counters, with Nsight Compute's names": _counters(report),
+        "The ledger behind T_SOL": _ledger(report),
+        "Notes": _list(words.notes(report)),
+    }
+    parts = shown + [_folded(title, content) for title, content in folded.items()]
     return f'<div class="sol-report" style="line-height:1.45;max-width:72em">{"".join(parts)}</div>'
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 14px/1.45 system-ui, sans-serif; margin: 24px; background: #fff; color: #1a1a1a }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #121212; color: #e6e6e6 }} }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def page(report: Report) -> str:
+    """The report as a page that stands alone, light or dark as the reader's system is."""
+    return _PAGE.format(title=escape(f"{report.kernel} on {report.device.name}, {report.origin}"), body=html(report))

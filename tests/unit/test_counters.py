@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from reports_by_hand import a_report
 
-from solcourse.counters import COUNTERS, UNITS, counter, ncu_name, value
+from solcourse.counters import COUNTERS, UNITS, counter, ncu_name, ncu_words, value
 from solcourse.errors import UnknownName
 from solcourse.simt.records import ACCESS_KINDS, FLOP_TYPES, PIPES, Counts
 
@@ -38,7 +38,7 @@ def test_every_ncu_name_has_the_form_of_a_metric_and_every_unit_is_known():
     for row in COUNTERS.values():
         assert row.unit in UNITS
         assert row.meaning
-        assert not row.ncu or METRIC.fullmatch(row.ncu.removesuffix(" / 32")), row.ncu
+        assert not row.ncu or all(METRIC.fullmatch(part) for part in row.ncu.removesuffix(" / 32").split(" / ")), row.ncu
     assert [row.name for row in COUNTERS.values() if not row.ncu] == ["counts.barriers", "counts.library_flops"]
 
 
@@ -56,6 +56,19 @@ def test_sectors_per_request_is_named_as_lesson_01_names_it():
     name = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_{}.ratio"
     assert ncu_name("counts.global_load.sectors_per_request") == name.format("ld")
     assert ncu_name("counts.global_store.sectors_per_request") == name.format("st")
+
+
+def test_flops_say_how_ncus_metrics_add():
+    name = "smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum"
+    assert ncu_name("counts.flops.fp32") == name
+    assert ncu_words("counts.flops.fp32") == f"fadd + fmul + 2 x ffma: {name}"
+    assert ncu_words("counts.global_load.sectors") == ncu_name("counts.global_load.sectors")
+
+
+def test_sectors_per_atomic_divide_the_same_two_metrics_as_the_counts():
+    sectors, requests = ncu_name("counts.global_atomic.sectors"), ncu_name("counts.global_atomic.requests")
+    assert ncu_name("counts.global_atomic.sectors_per_request") == f"{sectors} / {requests}"
+    assert ncu_name("counts.global_atomic.sector_efficiency").endswith(f" / {sectors} / 32")
 
 
 def test_global_atomics_are_two_metrics_in_ncu():

@@ -313,3 +313,62 @@ def test_gauge_bounds_and_roofline_show_origin_device_and_the_bound_that_wins(gp
         assert gpu in seen
         assert "predicted" in seen
         assert "DRAM bandwidth" in seen
+
+
+# --------------------------------------------------------------------------------------------------------- small print
+def test_bounds_can_leave_out_the_short_ones():
+    assert [name for name, _ in figures.shown_bounds(a_report(), 0.2)] == ["dram", "latency", "l2", "fill"]  # 3.7 µs and more
+    assert "kernel start" not in words(figures.bounds(a_report(), 0.2))
+
+
+def test_a_tie_is_marked_and_the_winner_is_drawn_first():
+    picture = figures.bounds(a_report(bounds={"l1": 18.6e-6, "dram": 18.5e-6, "l2": 8e-6}))
+    names = [w for w in words(picture) if w in figures.BOUND_WORDS.values()]
+    assert names == ["DRAM bandwidth", "L1 and shared data", "L2 bandwidth"]
+    assert {"18.5 µs wins", "18.6 µs ties", "8.00 µs"} <= set(words(picture))
+
+
+def test_attempts_of_one_kernel_are_named_once_and_told_apart_by_their_intensity():
+    def attempt(degree):
+        work = Work.read("x", 4 * N) + Work.write("y", 4 * N) + Work.flop("fp32", 2 * degree * N)
+        return a_report(kernel="polynomial", work=work, traffic=traffic(4 * N, 4 * N))
+
+    seen = " ".join(words(figures.roofline(A100, [attempt(8), attempt(32), attempt(256)])))
+    assert seen.count("polynomial") == 1
+    for said in ("1: ", "2 FLOP/B", "8.00 FLOP/B", "64.0 FLOP/B"):  # 2 x 8 / 8 bytes
+        assert said.replace("2 FLOP", "2.00 FLOP") in seen
+    assert "…" not in seen
+
+
+def test_attempts_of_different_kernels_keep_their_names():
+    seen = " ".join(words(figures.roofline(A100, MATMULS)))
+    assert "1: step_0" in seen
+    assert "2: step_1" in seen
+
+
+def test_a_long_path_gives_up_its_first_steps_not_its_last():
+    seen = " ".join(words(figures.roofline(A100, [a_report(time_s=t * 1e-6, kernel=f"a_long_kernel_{t}") for t in range(5, 17)])))
+    assert "…" in seen
+    assert "a_long_kernel_16" in seen
+    assert "a_long_kernel_5" not in seen
+
+
+def test_what_if_has_headings_and_bars_that_both_themes_show():
+    picture = figures.what_if([a_report(on="Tesla T4", time_s=90e-6)])
+    assert {"time", "SOL score"} <= set(words(picture))
+    behind = next(e for e in ET.fromstring(picture).iter(SVG + "path") if e.attrib["fill"] == "currentColor")
+    assert float(behind.attrib["fill-opacity"]) >= 0.25
+
+
+def test_the_gauge_says_that_the_limit_is_float64s():
+    run = a_run(1)
+    run = replace(run, counts=replace(run.counts, flops={"fp16": 0, "fp32": 0, "fp64": 2**30}))
+    work = Work.read("x", 8 * N) + Work.flop("fp64", 2**30)
+    report = a_report(run=run, counts=run.counts, work=work, work_given=False, time_s=2e-3, on="GeForce RTX 3090")
+    assert "in float64" in label_of(figures.gauge(report))
+    assert "in float64" not in label_of(figures.gauge(a_report()))
+
+
+def test_the_gauge_drops_its_last_tick_where_the_ceiling_is_named_there():
+    assert "1" not in words(figures.gauge(a_report(attainable_score=1.0, time_s=4.12e-6)))
+    assert "1" in words(figures.gauge(a_report()))

@@ -75,3 +75,13 @@ def test_drawing_touches_no_pyplot_state():
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "False"
+
+
+def test_attempts_of_one_kernel_are_told_apart_by_their_intensity():
+    from solcourse.work import Work
+
+    bytes_ = Work.read("x", 4 * N) + Work.write("y", 4 * N)
+    attempts = [a_report(work=bytes_ + Work.flop("fp32", f * N), traffic=traffic(4 * N, 4 * N)) for f in (16, 512)]
+    legend = " ".join(t.get_text() for t in plots.roofline(A100, attempts).get_legend().get_texts())
+    assert "1 copy_strided: SOL score 0.19 at 2.00 FLOP/B" in legend  # 16 FLOPs / 8 bytes
+    assert "at 64.0 FLOP/B" in legend
