@@ -8,7 +8,7 @@ wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is 
 
 from __future__ import annotations
 
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES
 from solcourse.simt.runtime import ATOMIC, LOCAL, SHARED, V1, V64, at, lanes, splat
 
 LANES32 = lanes("i64", range(32))
@@ -318,7 +318,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
         )
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
         code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"
-        code += "  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, 24\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
+        code += f"  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
         code += "  %lo16 = and i32 %m, 65535\n  %hi16 = lshr i32 %m, 16\n  %l1 = icmp ne i32 %lo16, 0\n  %h1 = icmp ne i32 %hi16, 0\n"
         code += "  %l64 = zext i1 %l1 to i64\n  %h64 = zext i1 %h1 to i64\n  %both = add i64 %l64, %h64\n"
         code += "  %wv = load i64, ptr %wave.at\n  %wv1 = add i64 %wv, %both\n  store i64 %wv1, ptr %wave.at\n"

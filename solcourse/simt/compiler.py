@@ -47,6 +47,7 @@ class Compiled:
     registers_live: int
     constants: dict[str, tuple[int, int]]  # address, bytes of each global constant
     uniform_sites: frozenset[int]
+    several_sites: frozenset[int]
     leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
     array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
     keep: tuple  # the JIT engine
@@ -275,6 +276,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         registers_live=_pressure(nodes, graph),
         constants=constants,
         uniform_sites=frozenset(plan.uniform_sites),
+        several_sites=frozenset(plan.several_sites),
         leaders=np.array(graph.leaders, np.int64),
         array_bytes={
             roots.array_name((k, n)): (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0)

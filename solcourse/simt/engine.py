@@ -101,7 +101,9 @@ def _site_counts(c: Compiled, raw: Raw, scale: float) -> tuple[AccessCounts, ...
     result = []
     for k, site in enumerate(c.program.sites):
         runs, lanes, _ = raw.executions[c.site_nodes[k]]
-        sectors, wavefronts, conflicts = raw.sites[k].tolist()
+        sectors, wavefronts, conflicts, own_runs, own_lanes = raw.sites[k].tolist()
+        if k in c.several_sites:
+            runs, lanes = own_runs, own_lanes
         if k in c.uniform_sites:  # one address: one sector, one pass (8-byte ones count passes as they run)
             sectors = int(runs) if site.kind.startswith("global") else 0
             wavefronts = wavefronts or int(runs)

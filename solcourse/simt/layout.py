@@ -40,7 +40,7 @@ MEMO_BYTES = 320 + 8 * 64
 MEMO_WAYS = 32  # one per 4-byte alignment within a line: a column walk meets them all
 # MEMO kind: 1 unit stride over all 32 lanes, 2 one address, 0 anything else
 
-TOTALS_BYTES = 24  # per site: sectors, wavefronts, conflicts
+TOTALS_BYTES = 40  # per site: sectors, wavefronts, conflicts; requests and lanes where they are not those of the basic block
 
 ERROR_BOUNDS, ERROR_STOPPED = 1, 2
 DONE, AT_BARRIER, FAILED, SPINNING = 0, 1, 2, 3

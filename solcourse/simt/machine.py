@@ -25,6 +25,7 @@ from solcourse.simt.layout import (
     MEMO_WAYS,
     THREAD,
     THREAD_BYTES,
+    TOTALS_BYTES,
     TRACED_BYTES,
 )  # fmt: skip
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
@@ -43,7 +44,7 @@ class Raw:
 
     executions: np.ndarray  # (basic blocks, ROW)
     warp_rows: np.ndarray  # (kept blocks, warps, basic blocks) executions
-    sites: np.ndarray  # (sites, 3) sectors, wavefronts, conflicts
+    sites: np.ndarray  # (sites, 5) sectors, wavefronts, conflicts, and requests and lanes of sites in plan.several_sites
     trace: Trace
     read_bytes: int
     written_bytes: int
@@ -140,7 +141,7 @@ class _Thread:
         self.record = _aligned(THREAD_BYTES).view(np.int64)
         self.memo_bytes = max(1, sites) * MEMO_WAYS * MEMO_BYTES if counters else 64
         self.memo = MEMORY.take(self.memo_bytes)
-        self.totals = np.zeros((max(1, sites), 3), np.int64)
+        self.totals = np.zeros((max(1, sites), TOTALS_BYTES // 8), np.int64)
         self.exec = np.zeros((nodes, ROW), np.int64)
         self.shared = _aligned(shared_bytes + 64)
         self.local = _aligned(plan.local_bytes * WARP * (warps if plan.has_barriers else 1) + 64)
@@ -384,14 +385,14 @@ class _Maps:
 
 def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, maps: _Maps, stopped: str, keep: tuple) -> Raw:
     executions = exec_rows.sum(axis=(0, 1), dtype=np.int64)
-    sites = np.zeros((max(1, len(c.program.sites)), 3), np.int64)
+    sites = np.zeros((max(1, len(c.program.sites)), TOTALS_BYTES // 8), np.int64)
     divergent = None
     for w in crew:
         executions = executions + w.exec
         sites += w.totals
         if maps.counters and c.program.sites:
             memo = w.memo[: w.memo_bytes].view(np.int64).reshape(len(c.program.sites), MEMO_WAYS, MEMO_BYTES // 8)
-            sites += (memo[:, :, 0:1] * memo[:, :, 4:7]).sum(axis=1)
+            sites[:, :3] += (memo[:, :, 0:1] * memo[:, :, 4:7]).sum(axis=1)
         if w["divergent"]:
             pair = (w["divergent"] >> 32) - 1, (w["divergent"] & 0xFFFFFFFF) - 1
             divergent = min(divergent or pair, pair)

@@ -7,6 +7,8 @@ from solcourse.simt.ir import Instr, member_offset, type_size, type_text
 from solcourse.simt.plan import FRAME
 from solcourse.simt.values import Values
 
+SEVERAL = "several"  # spaces
+
 
 class Memory(Values):
     """Loads, stores and atomics."""
@@ -24,6 +26,8 @@ class Memory(Values):
             raise ops.unsupported(i, "A one-bit memory access")
         space, row, array = self._space(i, pointer)
         size = type_size(t)
+        if space == SEVERAL:
+            return self._several(i, t, size, array)
         site = len(self.plan.sites)
         self.plan.sites.append((i, self.node, space, i.op, size, array))
         if i.op == "load" and not self.is_vector(i):
@@ -89,6 +93,34 @@ class Memory(Values):
                 self.memory(Instr("store", None, m, (name, f"{name}.value"), i.line, i.file))
         return tuple(parts)
 
+    def _several(self, i: Instr, t: str, size: int, array: str) -> object:
+        """A load or store whose lanes may go to different memory spaces: one site, and one access function, for each space."""
+        spaces = ("global", "shared", "constant") if i.op == "load" else ("global", "shared")
+        inner, sites = [], []
+        for space in spaces:
+            sites.append(len(self.plan.sites))
+            self.plan.several_sites.add(sites[-1])
+            self.plan.sites.append((i, self.node, space, i.op, size, array))
+            inner.append(self._helper(i.op, t, size, space, False))
+        name = f"several.{i.op}.{t}"
+        kinds = [kind for kind, _ in self.plan.rows]
+        first_rows = (kinds.count("param"), kinds.count("param") + kinds.count("shared"))
+        self.helpers["find"] = access.FIND
+        self.declared.setdefault("llvm.ctpop.i32", "declare i32 @llvm.ctpop.i32(i32)")
+        self.helpers.setdefault(name, lanes.several_function(name, inner, i.op, t, self.plan.find_rows, first_rows))
+        where = ", ".join(f"i32 {s}" for s in sites)
+        head = f"ptr %t, {where}, <32 x i64> {self.value(i.args[0], True, 'ptr')}, i32 {self.current_mask}"
+        if i.op == "store":
+            self._check(self.op(f"call i1 @{name}({head}, <32 x {t}> {self.value(i.args[1], True, i.type)})"))
+            return ""
+        r = self.op(f"call {{ <32 x {t}>, i1 }} @{name}({head})")
+        self._check(self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 1"))
+        v = self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 0")
+        if self.is_vector(i):
+            return v
+        lane = self.op(f"call i32 @llvm.cttz.i32(i32 {self.current_mask}, i1 true)")
+        return self.op(f"extractelement <32 x {t}> {v}, i32 {lane}")
+
     def _scalar_load(self, pointer: object, t: str, size: int, space: str, row: int | None, site: int) -> str:
         self.plan.uniform_sites.add(site)
         name = f"uload.{t}.{space}"
@@ -106,6 +138,8 @@ class Memory(Values):
         if not found or kinds == {"unknown"}:
             raise ops.unsupported(i, "A memory access through a pointer whose array is not known")
         spaces = {{"param": "global", "shared": "shared", "local": "local", "constant": "constant"}.get(k, "unknown") for k in kinds}
+        if spaces <= {"global", "shared", "constant"} and len(spaces) > 1 and i.op in ("load", "store"):
+            return SEVERAL, None, " or ".join(sorted({self.roots.array_name(r) for r in found}))
         if len(spaces) > 1 or "unknown" in spaces:
             raise ops.unsupported(i, "A memory access that may go to different memory spaces")
         space = spaces.pop()

@@ -25,6 +25,7 @@ class Plan:
     shared_offsets: dict[str, int] = field(default_factory=dict)
     shared_sizes: dict[str, int] = field(default_factory=dict)  # dynamic arrays are absent
     uniform_sites: set[int] = field(default_factory=set)
+    several_sites: set[int] = field(default_factory=set)  # of accesses that may go to more than one memory space
     shared_bytes: int = 0
     has_barriers: bool = False
     find_rows: int = 0
