@@ -11,17 +11,8 @@ Requirements
     - right for any number of pixels, in bounds, in one launch
     Change the kernel and `launch` as you like; keep their names and their parameters.
 
-Hint 1
-    Coalescing is about the 32 lanes of a warp at one instant, not about what one thread does over time. Take lanes 0
-    and 1 of the first warp, in the first turn of the loop: which two numbers do they read? How far apart do these lie?
-
-Hint 2
-    No rule says one thread, one pixel. Neighbouring lanes should take neighbouring *numbers*. Without the loop over the
-    channels, how many threads do you need, and what must `launch` return then?
-
-Hint 3
-    Let thread t take number t of the image, counted row by row: that is channel t % 4 of pixel t // 4. There are
-    4 * n_pixels threads to guard and to launch. (Blocks of (4, 64) threads do the same; find out why.)
+Hints
+    There are three, each plainer than the last: under the Score button in lesson 01, or `solcourse check ex01 --hint 1`.
 """
 
 from numba import cuda

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -40,14 +39,17 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """An exercise as its solution's file states it: docstring, hints, and the check."""
+    """An exercise as its solution's file states it: docstring and check."""
 
     name: str
     file: str
     title: str
     text: str
-    hints: tuple[str, ...]
     exercise: Exercise
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        return self.exercise.hints
 
 
 def names() -> tuple[str, ...]:
@@ -69,13 +71,7 @@ def sheet(name: str, folder: Path | None = None) -> Sheet:
     doc = inspect.cleandoc(ast.get_docstring(ast.parse(text)) or "")
     title = doc.splitlines()[0].partition(":")[2].strip().rstrip(".") if doc else path.stem
     title = title[:1].upper() + title[1:]
-    return Sheet(file.partition("_")[0], file, title, doc, _hints(doc), module.EXERCISE)
-
-
-def _hints(doc: str) -> tuple[str, ...]:
-    """The paragraphs under "Hint 1", "Hint 2", ... of a docstring, each as one line."""
-    parts = re.split(r"^Hint \d+\n", doc, flags=re.MULTILINE)[1:]
-    return tuple(" ".join(part.split()) for part in parts)
+    return Sheet(file.partition("_")[0], file, title, doc, module.EXERCISE)
 
 
 def hint(name: str, number: int) -> str:
@@ -83,7 +79,8 @@ def hint(name: str, number: int) -> str:
     folder = course.find()
     page = sheet(name, folder)
     if not 1 <= number <= len(page.hints):
-        raise UnknownName("hint", number, [str(n + 1) for n in range(len(page.hints))])
+        numbers = [str(n + 1) for n in range(len(page.hints))]
+        raise UnknownName("hint", number, numbers, f"{page.name} has no hint {number}; it has hints {', '.join(numbers)}.")
     with contextlib.suppress(OSError):  # a hint is worth reading where nothing can be kept
         progress.record_hint(course.mine(folder), page.name, number)
     return page.hints[number - 1]
@@ -182,7 +179,7 @@ def _remembered(folder: Path, name: str, text: str, passed: bool, report: Report
 def _next(page: Sheet, stage: str, attempts: int, result: Trial) -> str:
     if stage == "passed":
         return page.exercise.after
-    finding = next((f.hint for f in result.findings if f.hint), "")
     if stage == "counts" and page.hints:
         return page.hints[min(attempts, len(page.hints)) - 1]
-    return (finding if stage == "bounds" else "") or ADVICE.get(stage, "Check again.")
+    advice = result.problem.advice if result.problem else ""
+    return advice or ADVICE.get(stage, "Check again.")

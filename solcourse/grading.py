@@ -171,6 +171,7 @@ class Exercise:
     gates      size -> the gates
     work       size -> the Work of the operation, for T_SOL
     launch     the name of the function in the learner's file that turns a size into (grid, block[, stream, dynamic shared bytes])
+    hints      three, from a nudge to nearly the answer
     after      what comes next, once it is passed
     """
 
@@ -183,6 +184,7 @@ class Exercise:
     gates: Callable[[int], tuple[GateSpec, ...]]
     work: Callable[[int], Work]
     launch: str = "launch"
+    hints: tuple[str, ...] = ()
     after: str = ""
     rtol: float = 1e-5
     atol: float = 1e-6

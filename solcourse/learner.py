@@ -26,11 +26,11 @@ REFUSED_CALLS = ("__import__", "exec", "eval", "open", "compile")
 
 
 class Unfinished(Exception):
-    """Why a learner's file does not get further, in words for them. It never leaves exercises.check."""
+    """Why a learner's file does not get further, in words for them, and what to do where that is known. It never leaves exercises.check."""
 
-    def __init__(self, stage: str, message: str, line: int | None = None):
+    def __init__(self, stage: str, message: str, line: int | None = None, advice: str = ""):
         super().__init__(message)
-        self.stage, self.message, self.line = stage, message, line
+        self.stage, self.message, self.line, self.advice = stage, message, line, advice
 
 
 def load(path: Path, text: str, limit_s: float = LIMIT_S) -> ModuleType:

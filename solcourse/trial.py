@@ -26,6 +26,11 @@ from solcourse.learner import LIMIT_S, Unfinished
 from solcourse.simt.records import EngineRun, Finding
 
 GUARD = 64  # elements before and after every array that belong to nobody
+TOO_FAR = (
+    "Which thread goes too far, and where is it kept back? A guard is `if i < {array}.size:`, where i counts elements, "
+    "or `if i < {array}.shape[0]:`, where it counts rows."
+)
+TOO_FEW = "Does `{launch}` start enough threads, and does the guard let them all through?"
 
 
 def poison(dtype: np.dtype) -> int:
@@ -58,7 +63,7 @@ def trial(exercise: Exercise, module: ModuleType, limit_s: float = LIMIT_S) -> T
     except Unfinished as problem:
         result.problem = result.problem or problem
     except OutOfBounds as error:  # BarrierError too
-        result.problem = Unfinished("bounds", str(error), error.line)
+        result.problem = _bounds(error)
         if error.finding is not None:
             result.findings.append(error.finding)
     except RunawayKernel as error:
@@ -66,7 +71,8 @@ def trial(exercise: Exercise, module: ModuleType, limit_s: float = LIMIT_S) -> T
     except LaunchError as error:
         result.problem = Unfinished("launch", str(error), error.line)
     except (KernelTypeError, UnsupportedKernel) as error:
-        result.problem = Unfinished("compile", str(error), error.line)
+        slip = "Repair the name, save, and check again." if "NameError" in str(error) else ""
+        result.problem = Unfinished("compile", str(error), error.line, slip)
     except SolcourseError as error:
         result.problem = Unfinished("error", str(error), getattr(error, "line", None))
     except Exception as error:  # a verdict is due even where solcourse itself breaks down
@@ -110,10 +116,27 @@ def _judge(exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit
             return Unfinished("result", f"The kernel changed its input {name} ({where}).", _store_line(result.run, module))
     expected = exercise.reference(**given)
     for name in exercise.outputs:
-        wrong = _difference(name, guarded[name].value, expected[name], exercise)
+        got = guarded[name].value
+        missing = _missing(got, expected[name], exercise)
+        written = got.size - int(missing.sum())
+        if 0 < written < got.size and not missing.flat[:written].any():
+            said = f"Only the first {number(written)} of {number(got.size)} elements of {name} were written ({where})."
+            return Unfinished("result", said, None, TOO_FEW.format(launch=exercise.launch))
+        wrong = _difference(name, got, expected[name], exercise)
         if wrong:
             return Unfinished("result", f"{wrong} ({where}).", _store_line(result.run, module))
     return None
+
+
+def _bounds(error: OutOfBounds) -> Unfinished:
+    """A stray access, told with a guard in the learner's own name for the array. A barrier's error says what to do itself."""
+    finding = error.finding
+    if finding is None:
+        return Unfinished("bounds", str(error), error.line)
+    if finding.kind != "out_of_bounds":
+        return Unfinished("bounds", finding.message, error.line, finding.hint)
+    advice = TOO_FAR.format(array=finding.array) if finding.array.isidentifier() else ""
+    return Unfinished("bounds", finding.message, error.line, advice)
 
 
 def execute(configured: Any, args: tuple, limit_s: float) -> EngineRun:
@@ -177,15 +200,22 @@ def _same_bits(left: Any, right: Any) -> bool:
     return bool(left.shape == right.shape and (left.reshape(-1).view(np.uint8) == right.reshape(-1).view(np.uint8)).all())
 
 
+def _close(got: np.ndarray, expected: np.ndarray, exercise: Exercise) -> np.ndarray:
+    return np.isclose(got, expected, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True)
+
+
+def _missing(got: np.ndarray, expected: np.ndarray, exercise: Exercise) -> np.ndarray:
+    """Where an output still holds its poison, and should not."""
+    untouched = (np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, -1) == poison(got.dtype)).all(axis=-1)
+    return untouched & ~_close(got, expected, exercise)
+
+
 def _difference(name: str, got: np.ndarray, expected: np.ndarray, exercise: Exercise) -> str:
     """What is wrong with an output, '' when nothing is."""
-    if np.array_equal(got, expected):
-        return ""
-    untouched = (np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, -1) == poison(got.dtype)).all(axis=-1)
-    close = np.isclose(got, expected, rtol=exercise.rtol, atol=exercise.atol, equal_nan=True)
+    close = _close(got, expected, exercise)
     if close.all():
         return ""
-    missing = untouched & ~close
+    missing = _missing(got, expected, exercise)
     wrong = missing if missing.any() else ~close
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     element = f"{name}[{', '.join(map(str, index))}]"

@@ -187,7 +187,7 @@ WRONG: dict[str, tuple[str, str, set[str], str]] = {
         def launch(n_pixels):
             return (n_pixels + 255) // 256, 256
         """,
-        "result", set(), "was never written",
+        "result", set(), "Only the first 512 of 1,028 elements",
     ),
     "guard forgotten": (
         """
@@ -213,7 +213,7 @@ WRONG: dict[str, tuple[str, str, set[str], str]] = {
             if t < out.shape[0]:
                 out[t // 4, t % 4] = (pixels[t // 4, t % 4] - mean) * scale
         """,
-        "result", set(), "was never written",
+        "result", set(), "Only the first",
     ),
     "three channels": (
         """
@@ -438,6 +438,18 @@ def test_a_warning_of_the_engine_is_shown_and_does_not_fail(ex01: Grade):
     assert verdict.passed, str(verdict)
     assert [finding.severity for finding in verdict.findings] == ["warning"]
     assert verdict.findings[0].message in str(verdict)
+
+
+def test_the_guard_advised_is_in_the_learners_own_names_and_said_once(ex01: Grade):
+    verdict = ex01(WRONG["guard forgotten"][0])
+    assert "`if i < pixels.size:`" in verdict.next_hint
+    assert str(verdict).count("if i <") == 2  # for elements, and for rows
+    assert verdict.next_hint not in verdict.problem
+
+
+def test_a_slip_in_a_name_is_not_lectured_on_what_kernels_know(ex01: Grade):
+    verdict = ex01(WRONG["a name that does not exist"][0])
+    assert "Repair the name" in verdict.next_hint
 
 
 def test_a_stray_access_names_block_thread_array_and_index(ex01: Grade):

@@ -87,6 +87,14 @@ def test_an_exercise_has_one_file_by_any_of_its_names(in_course: Path, name: str
     assert course.file_name(in_course, name) == "ex01_coalescing.py"
 
 
+def test_what_is_answered_inside_a_lesson_says_so(in_course: Path):
+    (in_course / "notebooks").mkdir()
+    (in_course / "notebooks" / "00_speed_of_light.ipynb").touch()
+    for name in ("ex00", "ex00.saxpy"):
+        with pytest.raises(UnknownName, match=r"answered inside notebooks/00_speed_of_light\.ipynb"):
+            exercises.check(name)
+
+
 def test_a_wrong_name_offers_the_nearest(in_course: Path):
     with pytest.raises(UnknownName, match="Did you mean 'ex01'"):
         exercises.check("ex0l")
@@ -343,6 +351,10 @@ def half(args: tuple) -> None:
     args[3][: len(args[3]) // 2 + 1] = (args[0] - args[1])[: len(args[3]) // 2 + 1] * args[2]
 
 
+def gaps(args: tuple) -> None:
+    args[3][::2] = ((args[0] - args[1]) * args[2])[::2]
+
+
 def stray(args: tuple) -> None:
     args[3][...] = (args[0] - args[1]) * args[2]
     args[3].base[:4] = 1  # in front of the output
@@ -357,7 +369,9 @@ def greedy(args: tuple) -> None:
     ("compute", "stage", "says"),
     [
         (wrong, "result", "out[0, 0] is 7 and should be"),
-        (half, "result", "was never written, one of 60 of 124 elements (n_pixels = 31)"),
+        # 31 // 2 + 1 = 16 rows of 4
+        (half, "result", "Only the first 64 of 124 elements of out were written (n_pixels = 31)."),
+        (gaps, "result", "out[1, 0] was never written, one of 60 of 124 elements (n_pixels = 31)"),
         (stray, "bounds", "memory around out was written to"),
         (greedy, "result", "changed its input pixels"),
         (lambda args: None, "result", "out[0, 0] was never written"),
@@ -378,7 +392,10 @@ def test_a_kernel_right_at_small_sizes_only_is_caught_at_the_counted_one(in_cour
     engine.compute = compute
     verdict = exercises.check("ex01")
     assert not verdict.correct
+    assert "Only the first 20,000 of 4,194,304" in verdict.problem
     assert "n_pixels = 1,048,576" in verdict.problem
+    assert verdict.line is None  # what wrote nothing is no line of the kernel
+    assert "Does `launch` start enough threads" in verdict.next_hint
     assert verdict.gates == ()
 
 
