@@ -49,6 +49,11 @@ def file_name(course: Path, name: str) -> str:
     for short, file in known.items():
         if wanted.lower() in (short, file.removesuffix(".py")):
             return file
+    in_lesson = re.match(r"ex\d\d", wanted.lower())
+    page = in_lesson and next((course / "notebooks").glob(f"{in_lesson[0][2:]}_*.ipynb"), None)
+    if page and in_lesson and in_lesson[0] not in known:
+        there = f"{name} has no file of its own: it is answered inside notebooks/{page.name}. Exercises with a file: {', '.join(known)}."
+        raise UnknownName("exercise", name, known, there)
     raise UnknownName("exercise", name, known)
 
 

@@ -62,9 +62,9 @@ class RunawayKernel(KernelError):
 
 
 class UnknownName(SolcourseError, KeyError):
-    """A name that is not in a list of names."""
+    """A name that is not in a list of names. `message` replaces the usual one where more can be said."""
 
-    def __init__(self, kind: str, name: object, known: Iterable[str]):
+    def __init__(self, kind: str, name: object, known: Iterable[str], message: str = ""):
         known = list(known)
         lower = {k.lower(): k for k in known}
         wanted = str(name).strip().lower()
@@ -72,7 +72,7 @@ class UnknownName(SolcourseError, KeyError):
         near = near or difflib.get_close_matches(str(name), known, n=1, cutoff=0.3)
         near = near or [lower[m] for m in difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.3)]
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(known)}.")
+        super().__init__(message or f"There is no {kind} named {name!r}.{hint} Known: {', '.join(known)}.")
         self.name, self.nearest = name, near[0] if near else None
 
     def __str__(self) -> str:  # KeyError would show the repr of the message

@@ -7,7 +7,7 @@ from a sister of the same architecture is flagged. None means that the chip has 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
@@ -313,19 +313,29 @@ def devices() -> tuple[Device, ...]:
 
 
 def device(name: str | Device) -> Device:
-    """The device of that exact name; a Device passes through (so that a changed copy can be used anywhere).
+    """The device of that name, or of a part that only one name has; a Device passes through (so that a changed copy can be used anywhere).
 
-    Raises: UnknownName, with the nearest name.
+    Raises: UnknownName, with the nearest name, or with all that a part could mean.
 
-    >>> device("H100-SXM5-80GB").sms
-    132
+    >>> device("H100-SXM5-80GB").sms, device("rtx 3090").name
+    (132, 'GeForce RTX 3090')
     """
     if isinstance(name, Device):
         return name
     table = _table()
-    if not isinstance(name, str) or name not in table:
-        raise UnknownName("device", name, table)
-    return table[name]
+    meant = _meant(name, table)
+    if len(meant) == 1:
+        return table[meant[0]]
+    several = f"{name!r} could be any of {', '.join(meant)}: say which." if meant else ""
+    raise UnknownName("device", name, table, several)
+
+
+def _meant(name: object, known: Iterable[str]) -> list[str]:
+    """The names that `name` is, or else is a part of, whatever their case: "l4" is L4 and not L40S."""
+    wanted = name.strip().lower() if isinstance(name, str) else ""
+    if len(wanted) < 2:
+        return []
+    return [k for k in known if k.lower() == wanted] or [k for k in known if wanted in k.lower()]
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Device))

@@ -210,12 +210,9 @@ def test_a_unit_the_chip_lacks_is_an_error_that_names_what_it_has():
 @pytest.mark.parametrize(
     ("wrong", "nearest"),
     [
-        ("T4", "Tesla T4"),  # contained in a name: nearer than "L4"
-        ("h100-sxm5-80gb", "H100-SXM5-80GB"),
         ("A100-SXM-80GB", "A100-SXM4-80GB"),
-        ("RTX 3090", "GeForce RTX 3090"),
-        ("H200", "H200-SXM-141GB"),
         ("B200-SXM-192GB", "B200-SXM-180GB"),
+        ("GTX 3090", "GeForce RTX 3090"),
     ],
 )
 def test_an_unknown_device_offers_the_nearest_name(wrong, nearest):
@@ -225,7 +222,36 @@ def test_an_unknown_device_offers_the_nearest_name(wrong, nearest):
     assert "There is no device named" in str(info.value)
 
 
-@pytest.mark.parametrize("wrong", [None, 8, ["A100"], ""])
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("RTX 3090", "GeForce RTX 3090"),
+        ("T4", "Tesla T4"),
+        ("H200", "H200-SXM-141GB"),
+        ("h100-sxm5-80gb", "H100-SXM5-80GB"),
+        ("L4", "L4"),  # a whole name, though L40S begins with it too
+        ("a10", "A10"),
+        (" L40 ", "L40S"),
+    ],
+)
+def test_a_part_that_only_one_name_has_is_enough(part, name):
+    assert device(part).name == name
+
+
+@pytest.mark.parametrize("name", [d.name for d in ALL])
+def test_a_whole_name_means_itself(name):
+    assert device(name).name == device(name.lower()).name == name
+
+
+def test_a_part_of_several_names_lists_them():
+    with pytest.raises(UnknownName) as info:
+        device("H100")
+    assert str(info.value) == "'H100' could be any of H100-SXM5-80GB, H100-PCIe-80GB: say which."
+    with pytest.raises(UnknownName, match="A100-SXM4-40GB, A100-SXM4-80GB"):
+        device("A100")
+
+
+@pytest.mark.parametrize("wrong", [None, 8, ["A100"], "", "  ", "4"])
 def test_a_device_that_is_not_a_name_is_unknown(wrong):
     with pytest.raises(UnknownName, match="no device named"):
         device(wrong)
