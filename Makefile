@@ -17,60 +17,74 @@ NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 unexport NUMBA_ENABLE_CUDASIM
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help lab test lint stubs unit engine counts fuzz notebooks notebooks-solutions browser gpu bench clean
+.PHONY: help lab test lint stubs picture unit engine counts fuzz notebooks notebooks-solutions browser gpu bench clean
 
 help:
 	@echo "make lab        set up, then open JupyterLab at lesson 00"
 	@echo "make test       set up, then every test (under ten minutes on two cores)"
 	@echo "make unit | engine | counts | fuzz | notebooks | notebooks-solutions | browser | gpu | lint      parts of it"
 	@echo "make stubs      write exercises/ again from solutions/"
+	@echo "make picture    take the README's picture again (needs Chromium)"
 	@echo "make bench      the benchmarks"
 	@echo "make clean      remove what was built; the learner's work in exercises/mine stays"
 
-# ---- set-up: one stamp for the course, one for its tests
+# ---- set-up, each step with a stamp: the course, what its tests need, and the cache simulator's machine code
 $(VENV)/.made:
 	@test -n "$(PYTHON)" || { echo "solcourse needs Python 3.11 or newer, and found none on the path."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/.lab: $(VENV)/.made pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	@echo "Installing JupyterLab, numba and the course into $(VENV): about two minutes, the first time only."
+	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.made pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
-	@touch $@ $(VENV)/.lab
+$(VENV)/.test: $(VENV)/.lab
+	@echo "Installing what the tests need."
+	@$(BIN)/python -m pip install --quiet --editable ".[test]"
+	@touch $@
+
+$(VENV)/.warm: $(VENV)/.lab solcourse/cachesim.py
+	@echo "Compiling the cache simulator, so that your first profile does not have to wait for it: about twenty seconds."
+	@$(BIN)/python -m solcourse.warm
+	@touch $@
+
+FOR_LAB := $(VENV)/.lab $(VENV)/.warm
+FOR_TESTS := $(VENV)/.test $(VENV)/.warm
 
 # ---- the course
-lab: $(VENV)/.lab
+lab: $(FOR_LAB)
 	$(BIN)/python -m solcourse lab $(ARGS)
 
 stubs: $(VENV)/.lab
 	$(BIN)/python -m solcourse.stubs
 
+picture: $(FOR_TESTS)
+	$(BIN)/python docs/picture.py
+
 # ---- the tests. Notebooks run twice: with the stubs as a learner finds them, and with the solutions.
-test: lint
-	$(PYTEST) tests solcourse notebooks $(NBVAL) $(SPREAD) $(ARGS)
+test: lint $(FOR_TESTS)
 	SOLCOURSE_SOLUTIONS=1 $(PYTEST) notebooks $(NBVAL) $(SPREAD)
+	$(PYTEST) tests solcourse notebooks $(NBVAL) $(SPREAD) $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(VENV)/.test
+unit: $(FOR_TESTS)
 	$(PYTEST) tests/unit solcourse $(SPREAD) $(ARGS)
 
-engine counts fuzz browser gpu: $(VENV)/.test
+engine counts fuzz browser gpu: $(FOR_TESTS)
 	$(PYTEST) tests/$@ $(SPREAD) $(ARGS)
 
-notebooks: $(VENV)/.test
+notebooks: $(FOR_TESTS)
 	$(PYTEST) notebooks tests/notebooks $(NBVAL) $(SPREAD) $(ARGS)
 
-notebooks-solutions: $(VENV)/.test
+notebooks-solutions: $(FOR_TESTS)
 	SOLCOURSE_SOLUTIONS=1 $(PYTEST) notebooks $(NBVAL) $(SPREAD) $(ARGS)
 
-bench: $(VENV)/.lab
+bench: $(FOR_LAB)
 	for b in benchmarks/*.py; do $(BIN)/python $$b $(ARGS) || exit 1; done
 
 clean:

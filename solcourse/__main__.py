@@ -9,14 +9,15 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 LESSON = "notebooks/00_speed_of_light.ipynb"
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="solcourse", description="GPU kernel optimisation by score, on any laptop.")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.set_defaults(run=_help)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     lab = commands.add_parser("lab", help="open the course in JupyterLab; other options go to `jupyter lab`", add_help=False)
     lab.set_defaults(run=_lab)
@@ -24,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="check your solutions; exits 0 only if all pass")
     check.add_argument("exercises", nargs="*", metavar="EXERCISE", help="ex01, ex02 ...; all of them when none is named")
     check.add_argument("--hint", type=int, metavar="N", help="show hint N (1, 2, 3) instead of checking")
-    check.add_argument("--device", metavar="NAME", help="the GPU to predict for (see `solcourse devices`)")
+    check.add_argument("--device", metavar="NAME", help="the GPU to predict for: a name of `solcourse devices`, or a part of one")
     check.set_defaults(run=_check)
 
     devices = commands.add_parser("devices", help="the GPUs that times are predicted for")
@@ -59,6 +60,25 @@ def lab_command(options: Sequence[str], folder: str) -> list[str]:
     return [sys.executable, "-m", "jupyterlab", *root, *options]
 
 
+def lab_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment JupyterLab runs in: no news pop-up over the first lesson, and `solcourse` known in its terminals.
+
+    The pop-up is off in a configuration folder that is searched besides the user's own, which stay as they are.
+    """
+    programs, settings = os.path.dirname(sys.executable), os.path.join(os.path.dirname(__file__), "jupyter")
+    added = {"PATH": programs, "JUPYTER_CONFIG_PATH": settings}
+    return {**environment, **{name: os.pathsep.join(filter(None, [own, environment.get(name)])) for name, own in added.items()}}
+
+
+def is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _help(options: argparse.Namespace) -> int:
+    parser().print_help()
+    return 0
+
+
 def _lab(options: argparse.Namespace) -> int:
     from solcourse import course
 
@@ -69,7 +89,10 @@ def _lab(options: argparse.Namespace) -> int:
         except OSError as error:
             print(f"solcourse: no copy of {name} could be made ({error}); `solcourse doctor` says what to do", file=sys.stderr)
             break
-    server = subprocess.Popen(lab_command(options.rest, str(folder)), cwd=folder)
+    if is_root() and "--allow-root" not in options.rest:
+        print("solcourse: you are root, so JupyterLab is started with --allow-root", file=sys.stderr)
+        options.rest.append("--allow-root")
+    server = subprocess.Popen(lab_command(options.rest, str(folder)), cwd=folder, env=lab_environment(os.environ))
     while True:
         try:
             return server.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,13 @@ def test_help_loads_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["check", "--nonsense"], ["devices", "extra"]])
+def test_the_bare_command_prints_its_help(capsys: pytest.CaptureFixture[str]):
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("lab", "check", "devices", "doctor"))
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["check", "--nonsense"], ["devices", "extra"]])
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as exit_:
         cli.main(arguments)
@@ -77,7 +84,8 @@ def test_a_hint_is_shown_instead_of_a_check(in_course: Path, monkeypatch: pytest
     ("arguments", "says"),
     [
         (["check", "ex10"], "Did you mean 'ex01'?"),
-        (["check", "ex01", "--hint", "7"], "There is no hint named 7"),
+        (["check", "ex01", "--hint", "7"], "ex01 has no hint 7; it has hints 1, 2, 3."),
+        (["check", "--device", "H100"], "H100-SXM5-80GB, H100-PCIe-80GB: say which"),
         (["check", "--device", "A1000"], "A100"),
     ],
 )
@@ -97,8 +105,8 @@ def lab_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> list:
     called: list = []
 
     class Server:
-        def __init__(self, command: list[str], cwd: Path):
-            called.append((command, cwd))
+        def __init__(self, command: list[str], cwd: Path, env: dict[str, str]):
+            called.append((command, cwd, env))
             self.interruptions = 1
 
         def wait(self) -> int:
@@ -113,12 +121,54 @@ def lab_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> list:
 
 def test_lab_opens_lesson_00_and_passes_options_on(in_course: Path, monkeypatch: pytest.MonkeyPatch):
     called = lab_starts_nothing(monkeypatch)
+    monkeypatch.setattr(cli, "is_root", lambda: False)
     assert cli.main(["lab", "--no-browser", "--port", "8890"]) == 0
-    (command, cwd) = called[0]
+    command, cwd, _ = called[0]
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert command[-3:] == ["--no-browser", "--port", "8890"]
     assert "--LabApp.default_url=/lab/tree/notebooks/00_speed_of_light.ipynb" in command
     assert cwd == in_course
+
+
+@pytest.mark.parametrize("options", [[], ["--no-browser"], ["--allow-root"]])
+def test_lab_says_so_when_root_and_starts_all_the_same(in_course: Path, monkeypatch: pytest.MonkeyPatch, capsys, options: list[str]):
+    called = lab_starts_nothing(monkeypatch)
+    monkeypatch.setattr(cli, "is_root", lambda: True)
+    assert cli.main(["lab", *options]) == 0
+    assert called[0][0].count("--allow-root") == 1
+    assert ("you are root" in capsys.readouterr().err) is ("--allow-root" not in options)
+
+
+def test_labs_terminals_know_the_command_and_the_users_settings_stay(in_course: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/of/the/user")
+    called = lab_starts_nothing(monkeypatch)
+    cli.main(["lab"])
+    environment = called[0][2]
+    assert environment["PATH"].split(os.pathsep)[0] == os.path.dirname(sys.executable)
+    assert environment["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(ROOT / "solcourse" / "jupyter"), "/of/the/user"]
+    assert {name for name in environment if environment[name] != os.environ.get(name)} == {"PATH", "JUPYTER_CONFIG_PATH"}
+
+
+def test_jupyterlab_asks_for_no_news(tmp_path: Path):
+    """JupyterLab's own reading of the settings that `solcourse lab` adds; without them it would ask ("none": not yet answered)."""
+    pytest.importorskip("jupyterlab_server")
+    code = """if True:
+        import os
+        from jupyterlab.commands import get_app_dir
+        from jupyterlab_server.settings_utils import get_settings
+        app = get_app_dir()
+        plugin = "@jupyterlab/apputils-extension:notification"
+        found, _ = get_settings(os.path.join(app, "settings"), os.path.join(app, "schemas"), "nowhere", plugin)
+        schema = found["schema"]["properties"]
+        print(schema["fetchNews"]["default"], schema["checkForUpdates"]["default"])
+    """
+    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    plain = {**os.environ, **own}
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        for environment in (plain, cli.lab_environment(plain))
+    ]
+    assert said == ["none True", "false False"]
 
 
 def test_lab_copies_each_stub_once(in_course: Path, monkeypatch: pytest.MonkeyPatch):

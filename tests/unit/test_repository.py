@@ -14,7 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from solcourse import course, stubs
+from solcourse import course, exercises, stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -90,6 +90,22 @@ def test_stubs_give_nothing_away():
         stub = (ROOT / "exercises" / file).read_text()
         assert "###" not in stub
         assert "EXERCISE" not in stub
+        sections = stubs.split((ROOT / "solutions" / file).read_text())
+        start = {stubs.uncommented(line).strip() for section, line in sections if section == stubs.STUB}
+        answer = {line.strip() for section, line in sections if section == stubs.BEGIN} - start - {""}
+        assert answer
+        assert not answer & {line.strip() for line in stub.splitlines()}
+
+
+def test_stubs_say_where_the_hints_are_and_not_what_they_say():
+    for name, file in course.names(ROOT).items():
+        stub = " ".join((ROOT / "exercises" / file).read_text().split())
+        assert f"solcourse check {name} --hint 1" in stub
+        for hint in exercises.sheet(name, ROOT).hints:
+            words = hint.split()
+            runs = [" ".join(words[n : n + 6]) for n in range(len(words) - 5)]
+            assert runs
+            assert not [run for run in runs if run in stub]
 
 
 def test_learners_work_is_ignored_by_git():
@@ -104,7 +120,9 @@ def test_names_of_test_files_are_unique():
 
 def test_every_test_folder_is_run_by_make_test():
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"^test: lint\n\t\$\(PYTEST\) tests solcourse notebooks ", makefile, re.MULTILINE)
+    # every test in one run, and last: its closing line is the last thing printed
+    assert re.search(r"^test: lint .*\n(?:\t.*\n)*\t\$\(PYTEST\) tests solcourse notebooks .*\n\n", makefile, re.MULTILINE)
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test </dev/null")
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert phony is not None
     folders = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - {"notebooks"}
