@@ -1,7 +1,7 @@
 """Regenerate solcourse/registers.toml: registers of every reference kernel and solution, as ptxas gives them. No GPU is needed.
 
     python benchmarks/registers.py            # rewrite the table; where numba-cuda[cu13] is installed
-    python benchmarks/registers.py --keys     # only add this front end's fingerprints to the table (run it with numba alone)
+    python benchmarks/registers.py --keys     # then, with numba alone: add that front end's fingerprints
     python benchmarks/registers.py --fit      # how well registers_live predicts the table: the estimate's constants
 
 NVVM (from numba-cuda's wheels) makes PTX, nvJitLink makes the cubin and says "Used N registers": the path numba-cuda itself takes on
@@ -76,7 +76,7 @@ def rows(keys_only: bool) -> list[dict[str, Any]]:
         kernel, access, keys, _ = described(dispatcher, args, launch)
         row = made.setdefault((kernel, access), {"kernel": kernel, "access": access, "keys": [], "registers": {}, "spills": {}})
         before = old.get((kernel, access), {})
-        row["keys"] = sorted({*row["keys"], *keys, *before.get("keys", ())})
+        row["keys"] = sorted({*row["keys"], *keys, *(before.get("keys", ()) if keys_only else ())})
         if keys_only:
             row["registers"], row["spills"] = before.get("registers", {}), before.get("spills", {})
             continue

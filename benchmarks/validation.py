@@ -388,9 +388,8 @@ def main() -> None:
         error = [abs(p / m - 1) for p, m in pairs]
         seen = results[0][0].seen
         note = " (seen)" if seen else " (ratios)" if ladder in RATIOS else ""
-        print(
-            f"{ladder:30s} {gpu[:24]:24s} {len(pairs):3d} rows  median error {100 * median(error):5.1f} %  worst {100 * max(error):5.1f} %{note}"
-        )
+        spread = f"median error {100 * median(error):5.1f} %  worst {100 * max(error):5.1f} %"
+        print(f"{ladder:30s} {gpu[:24]:24s} {len(pairs):3d} rows  {spread}{note}")
         if chosen.verbose:
             for (entry, _, _, p), (guess, real) in zip(results, pairs, strict=True):
                 label = f"{entry.label.strip()} {entry.size} {entry.row_block}"
