@@ -179,17 +179,9 @@ def traffic(run: EngineRun, device: Device | str, occupancy: Occupancy, cache: s
     if cache not in CACHE_STATES:
         raise WorkError(f"cache={cache!r}: expected one of {', '.join(map(repr, CACHE_STATES))}.")
     gpu = find_device(device)
-    from . import cachesim as sim
-
     p = _prepare(run)
     plan = _plan(run, p, gpu, occupancy)
-    stall = np.array(schedule(run.program).stall_weight or (0.0,), np.float64)
-    passes = 2 if cache == "warm" and len(run.trace.blocks) == run.blocks else 1
-    latency = (round(gpu.lat_l1), round(gpu.lat_l2), round(gpu.lat_dram))
-    issue = max(1, round(_ratio(run.counts.warp_instructions, gpu.partitions * _traced_requests(run))))
-    machine = sim.Machine(plan.sms, plan.resident, plan.l1_lines, plan.l2_lines, gpu.dram_fetch_bytes, latency, issue, passes)
-    words = np.ascontiguousarray(run.trace.words, np.uint64)
-    table, totals = sim.replay(words, p.index, run.warps_per_block, p.actions, stall, machine)
+    table, totals = _replayed(run, p, plan, gpu, cache) if len(run.trace.blocks) else _untraced(run)
     l2_bytes = plan.l2_lines_full * float(LINE_BYTES)
     return _assemble(run, gpu, p, l2_bytes, cache, table.astype(np.float64), totals.astype(np.float64))
 
@@ -255,6 +247,38 @@ def _dram(run: EngineRun, p: _Prepared, full: np.ndarray, blocks: float, totals:
     written = totals[sim.WRITEBACK_FIRST] + totals[sim.LEFT_FIRST]
     rewritten = totals[sim.WRITEBACK_AGAIN] + totals[sim.LEFT_AGAIN]
     return _window_dram(run, p, first, again + merged, written, rewritten, blocks, l2, cache)
+
+
+def _replayed(run: EngineRun, p: _Prepared, plan: _Plan, gpu: Device, cache: str) -> tuple[np.ndarray, np.ndarray]:
+    from . import cachesim as sim
+
+    stall = np.array(schedule(run.program).stall_weight or (0.0,), np.float64)
+    latency = (round(gpu.lat_l1), round(gpu.lat_l2), round(gpu.lat_dram))
+    issue = max(1, round(_ratio(run.counts.warp_instructions, gpu.partitions * _traced_requests(run))))
+    passes = 2 if cache == "warm" and len(run.trace.blocks) == run.blocks else 1
+    machine = sim.Machine(plan.sms, plan.resident, plan.l1_lines, plan.l2_lines, gpu.dram_fetch_bytes, latency, issue, passes)
+    words = np.ascontiguousarray(run.trace.words, np.uint64)
+    return sim.replay(words, p.index, run.warps_per_block, p.actions, stall, machine)
+
+
+def _untraced(run: EngineRun) -> tuple[np.ndarray, np.ndarray]:
+    """The table of a launch whose blocks are too large for the Trace: no hits in L1, and each distinct byte from DRAM once (guess)."""
+    from . import cachesim as sim
+
+    table, totals = np.zeros((max(1, len(run.site_counts)), sim.N_SITE)), np.zeros(sim.N_TOTAL)
+    asked = sum(c.sectors for s, c in zip(run.program.sites, run.site_counts, strict=True) if s.kind == "global_load")
+    far = min(1.0, _ratio(run.compulsory_read_bytes, SECTOR_BYTES * asked))
+    for i, (site, counted) in enumerate(zip(run.program.sites, run.site_counts, strict=True)):
+        if not site.kind.startswith("global"):
+            continue
+        loads = site.kind == "global_load"
+        first = counted.sectors * far if loads else 0.0
+        table[i, sim.REQUESTS], table[i, sim.SECTORS], table[i, sim.L2_LOOKUPS] = counted.requests, counted.sectors, counted.sectors
+        table[i, sim.L2_HITS], table[i, sim.FETCH_FIRST] = counted.sectors - first, SECTOR_BYTES * first
+        table[i, sim.TAG_WAVEFRONTS] = counted.requests
+        table[i, sim.AT_L2], table[i, sim.AT_DRAM] = counted.requests * (1 - far), counted.requests * far
+    totals[sim.LEFT_FIRST] = run.compulsory_write_bytes
+    return table, totals
 
 
 def warm_up() -> None:

@@ -14,6 +14,7 @@ from solcourse import cachesim
 from solcourse.errors import UnknownName, WorkError
 from solcourse.hardware import device
 from solcourse.occupancy import occupancy
+from solcourse.simt.records import Trace
 from solcourse.traffic import traffic, warm_up
 
 A100 = device("A100-SXM4-80GB")
@@ -280,6 +281,14 @@ def test_data_shared_by_all_windows_is_fetched_once_when_it_fits():
     assert moved(window).dram_read_bytes == pytest.approx(1 << 16, rel=0.01)
     assert moved(window).levels_by_site[0][2] < 0.1  # later blocks find it in L2
     assert moved(window).l2_hit_rate > 0.9
+
+
+def test_blocks_too_large_for_the_trace_still_move_their_distinct_bytes():
+    run = copy_run(64)
+    bare = replace(run, trace=Trace(np.array([], np.int64), np.array([0]), np.array([], np.uint64)))
+    t = moved(bare)
+    assert (t.dram_read_bytes, t.dram_write_bytes, t.traced_blocks, t.exact) == (1 << 16, 1 << 16, 0, False)
+    assert t.l2_sectors == moved(run).l2_sectors
 
 
 def test_replaying_twice_gives_the_same_record():
