@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,7 +16,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from solcourse import course, exercises, stubs
+from solcourse import __main__ as cli
+from solcourse import course, exercises, hardware, learner, stubs
+from solcourse.simt import engine
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -74,6 +78,67 @@ def test_package_version_is_said_once_more_and_the_same():
     import solcourse
 
     assert solcourse.__version__ == PYPROJECT["project"]["version"]
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHELL = [line for block in re.findall(r"^```\n(.*?)^```", README, re.DOTALL | re.MULTILINE) for line in block.splitlines()]
+INLINE = [code for code in re.findall(r"`([^`\n]+)`", README) if code.startswith(("make ", "solcourse "))]
+# What sets up, which would download here; tests/engine/test_readme.py runs the Python and `solcourse check`.
+SET_UPS = {
+    "python3 -m venv .venv": lambda: sys.version_info >= (3, 11),
+    ".venv/bin/pip install -e .": lambda: PYPROJECT["build-system"],
+    "conda env create -f environment.yml": lambda: ENVIRONMENT["dependencies"],
+    "conda activate solcourse": lambda: ENVIRONMENT["name"] == "solcourse",
+    ".venv/bin/solcourse lab": lambda: PYPROJECT["project"]["scripts"]["solcourse"] == "solcourse.__main__:main",
+    ". .venv/bin/activate": lambda: "VENV ?= .venv\n" in (ROOT / "Makefile").read_text(),
+}
+
+
+@pytest.mark.parametrize("command", [part for line in SHELL + INLINE for part in line.split("#")[0].strip().split(" && ")])
+def test_every_command_in_the_readme_works(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    program, *arguments = shlex.split(command)
+    if command in SET_UPS:
+        assert SET_UPS[command]()
+    elif program == "make":
+        done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        if "ARGS=--no-browser --port 8890" in arguments:
+            assert "-m solcourse lab --no-browser --port 8890\n" in done.stdout
+    else:
+        assert program == "solcourse", f"{command!r} is not known to work: it needs a test"
+        options, rest = cli.parser().parse_known_args(arguments)
+        assert not rest
+        if options.command in ("devices", "doctor") or "--hint" in arguments:
+            status, said = cli.main(arguments), capsys.readouterr().out
+            assert said.strip()
+            assert status == 0 or "to solve, marked" in said  # the doctor, where something is wrong with this machine
+
+
+def test_the_readme_has_commands_to_check():
+    assert len(SHELL) >= 8
+    assert {"make test", "make stubs"} <= set(INLINE)
+
+
+def test_the_readmes_links_lead_somewhere_and_its_picture_is_small():
+    files = [ROOT / link for link in re.findall(r"\]\(([^)#:\s]+)\)", README)]
+    assert ROOT / "docs" / "coalescing.png" in files
+    for path in files:
+        assert path.is_file(), path
+        assert path.suffix != ".png" or path.stat().st_size < 150_000
+
+
+def test_the_readme_counts_the_devices_and_lists_every_lesson_and_exercise():
+    assert f"any of {len(hardware.devices())} GPUs" in README
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        assert f"| {notebook.stem.replace('_', ' ')} |" in README
+    for name in course.names(ROOT):
+        assert f"| {name}: " in README
+
+
+def test_the_readme_states_the_two_limits_there_are():
+    engine_s = inspect.signature(engine.execute).parameters["limit_s"].default
+    assert f"after {learner.LIMIT_S:.0f} seconds in an exercise, after {engine_s:.0f} elsewhere" in README
 
 
 def test_stubs_are_what_the_solutions_make():
