@@ -177,8 +177,8 @@ def _fallback(report: Report, said: Sequence[Advice]) -> Iterator[Advice]:
 
 
 RULES: tuple[Rule, ...] = (
-    _alarm, _float64, scattered, bank_conflicts, _small_blocks, _few_blocks, _divergence, _latency,
-    local_memory, atomics, _index_arithmetic, reuse, _shared_loads, refetched, _at_the_ceiling, _too_small,
+    _alarm, _float64, _small_blocks, scattered, bank_conflicts, reuse, _shared_loads, _index_arithmetic, refetched,
+    local_memory, atomics, _divergence, _latency, _few_blocks, _at_the_ceiling, _too_small,
 )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def _gauge_ticks(x: Scale, y: float, ceiling: float) -> list[str]:
     start = x(ceiling) - 6 - long if to_left else x(ceiling) + 6
     taken = ceiling > 0 and start - 14 < x(0.5) < start + long + 14
     ticks = [svg.text(x(0), y, "0", size=11, opacity=svg.FAINT)]
-    if not to_left or x(ceiling) < x(1):
+    if not to_left or x(ceiling) < x(1) - 6:
         ticks.append(svg.text(x(1), y, "1", size=11, anchor="end", opacity=svg.FAINT))
     if not taken:
         ticks.append(svg.text(x(0.5), y, "0.5", size=11, anchor="middle", opacity=svg.FAINT))
@@ -332,7 +332,7 @@ def what_if(reports: Iterable[Report], *, current: str | None = None) -> str:
     ranked = sorted(reports, key=lambda r: (r.time_s, r.device.name))
     left, span, row, top = 150, 150, 17, 38
     most = max((r.time_s for r in ranked), default=1.0)
-    ends = ((left + span + 70, "time"), (left + span + 138, "SOL score"))
+    ends = ((left + span + 62, "time"), (left + span + 128, "SOL score"))
     times, lights = [], []
     words = [svg.text(x, 32, name, anchor="end", opacity=svg.FAINT) for x, name in ends]
     for n, report in enumerate(ranked):

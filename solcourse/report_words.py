@@ -39,8 +39,8 @@ def attainable_in_words(report: Report) -> str:
     """Why even the best kernel stays below 1."""
     if not report.attainable_score:
         return ""
-    takes = "DRAM never gives its data sheet's whole rate" if report.sol_bound == "dram" else "moving its bytes takes time too"
-    return f"the best possible kernel's score: {takes}, and a start takes time"
+    takes = "DRAM below its data sheet's rate costs time" if report.sol_bound == "dram" else "moving its bytes costs time too"
+    return f"the best kernel's score: {takes}, and so does the start"
 
 
 def float64_warning(report: Report) -> str:

@@ -714,8 +714,8 @@ def test_pipes_are_explained_where_they_are_shown():
 
 
 def test_attainable_is_explained():
-    assert "DRAM never gives its data sheet's whole rate" in str(a_report())
-    assert "moving its bytes takes time too" in str(a_report(work=Work.flop("fp32", 1e9)))
+    assert "DRAM below its data sheet's rate costs time" in str(a_report())
+    assert "moving its bytes costs time too" in str(a_report(work=Work.flop("fp32", 1e9)))
     assert "attainable (|)" not in str(a_report(attainable_score=None))
 
 
@@ -795,3 +795,9 @@ def test_another_ending_is_refused_with_those_there_are(tmp_path):
     with pytest.raises(SolcourseError, match=r"\.html, \.txt, \.json, not as 'r\.pdf'"):
         a_report().save(tmp_path / "r.pdf")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_cause_comes_before_the_tail():
+    case = FIRES["reuse"] | {"grid": (108 * 8 + 1, 1, 1)}
+    kinds = [advice.kind for advice in a_report(**case).advice]
+    assert kinds.index("reuse") < kinds.index("tail")
