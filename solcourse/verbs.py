@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 KIB = 1024
 CACHES = ("cold", "warm")
-MAX_FINDINGS = 64
 
 
 def run(launch: Any, *args: Any) -> None:
@@ -83,7 +82,7 @@ def sanitize(launch: Any, *args: Any) -> list[Finding]:
     spec = frontend.launch_of(launch)
     kernel, bound = _prepare(spec, args, private=True)
     try:
-        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=False, max_findings=MAX_FINDINGS)
+        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=False)
         findings = list(result.findings)
     except OutOfBounds as error:  # BarrierError too
         if error.finding is None:

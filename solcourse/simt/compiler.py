@@ -6,9 +6,14 @@ allows it (`rows_uniform`: a warp never spans two rows of the block), with count
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import hashlib
+import inspect
+import linecache
+import textwrap
 import threading
+import tokenize
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cache
@@ -190,9 +195,26 @@ def _array_names(kernel: KernelIR, function: Function) -> dict[str, str]:
         if t == "ptr":
             names[name] = name.lstrip("%").split(".")[0] or name
     shared = [n for n, g in function.globals.items() if g.space == 3]
-    for k, n in enumerate(sorted(shared)):
-        names[n] = f"shared array {k + 1}" if len(shared) > 1 else "the shared array"
+    called = shared_names(kernel)
+    for k, n in enumerate(shared):  # in order of appearance; numba's own numbers go on from kernel to kernel
+        own = called[k] if len(called) == len(shared) else ""
+        names[n] = own or (f"shared array {k + 1}" if len(shared) > 1 else "the shared array")
     return names
+
+
+def shared_names(kernel: KernelIR) -> list[str]:
+    """The variables that the kernel's source gives to its shared arrays, in order; empty when the source cannot be read."""
+    lines = linecache.getlines(kernel.file)[kernel.first_line - 1 :]
+    try:
+        tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
+    except (SyntaxError, IndexError, tokenize.TokenError):
+        return []
+    found = []
+    for node in ast.walk(tree):
+        made = isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)
+        if made and ast.unparse(node.value.func).endswith("shared.array"):  # type: ignore[attr-defined]
+            found.append((node.lineno, node.col_offset, node.targets[0].id))  # type: ignore[attr-defined]
+    return [name for *_, name in sorted(found)]
 
 
 def _require_symbols(kernel: KernelIR, declared: dict[str, str]) -> None:
@@ -279,9 +301,11 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         several_sites=frozenset(plan.several_sites),
         leaders=np.array(graph.leaders, np.int64),
         array_bytes={
-            roots.array_name((k, n)): (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0)
+            roots.array_name((k, n)): constants[n][1]
+            if k == "constant"
+            else (plan.shared_sizes if k == "shared" else plan.local_sizes).get(n, 0)
             for k, n in plan.rows
-            if k in ("shared", "local")
+            if k in ("shared", "local", "constant")
         },
         keep=(engine,),
     )

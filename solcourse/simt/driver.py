@@ -23,6 +23,7 @@ def text(plan: Plan, counters: bool) -> str:
     )
     code += "".join(_get(n, "%t", THREAD) for n in ("shared", "local", "saved", "exec_common", "trace_limit", "blocks"))
     code += f"  %next.at = getelementptr i8, ptr %l, i64 {LAUNCH['next']}\n  %done.at = getelementptr i8, ptr %l, i64 {LAUNCH['done']}\n"
+    code += f"  %stop.at = getelementptr i8, ptr %l, i64 {LAUNCH['stop']}\n"
     code += f"  %count.at = getelementptr i8, ptr %t, i64 {THREAD['blocks_count']}\n"
     code += f"  %cursor.at = getelementptr i8, ptr %t, i64 {THREAD['trace']}\n  %dead.at = getelementptr i8, ptr %t, i64 {THREAD['trace_dead']}\n"
     code += f"  %exec.at = getelementptr i8, ptr %t, i64 {THREAD['exec']}\n  %warp.at = getelementptr i8, ptr %t, i64 {THREAD['warp']}\n"
@@ -33,6 +34,10 @@ def text(plan: Plan, counters: bool) -> str:
     code += "  br i1 %none, label %finish, label %chunk.go\nchunk.go:\n  %b1 = add i64 %b0, %chunk\n  %over = icmp sgt i64 %b1, %end\n"
     code += "  %b.end = select i1 %over, i64 %end, i64 %b1\n  br label %block\n"
     code += "block:\n  %b = phi i64 [ %b0, %chunk.go ], [ %b.next, %trace.noted ]\n  %lin = add i64 %first, %b\n"
+    # a stray access in block k ends the launch for the blocks after k only, so that the first one is found whatever the threads
+    code += "  %end.now = load atomic i64, ptr %end.at monotonic, align 8\n  %late = icmp sge i64 %b, %end.now\n"
+    code += "  %stop = load atomic i64, ptr %stop.at monotonic, align 8\n  %asked = icmp ne i64 %stop, 0\n  %quit = or i1 %late, %asked\n"
+    code += "  br i1 %quit, label %finish, label %block.go\nblock.go:\n"
     code += "  %x = urem i64 %lin, %grid_x\n  %yz = udiv i64 %lin, %grid_x\n  %y = urem i64 %yz, %grid_y\n  %z = udiv i64 %yz, %grid_y\n"
     for axis in "xyz":
         code += f"  %{axis}.32 = trunc i64 %{axis} to i32\n" + _put(f"ctaid_{axis}", f"%{axis}.32", "i32")
@@ -52,7 +57,7 @@ def text(plan: Plan, counters: bool) -> str:
     code += "  %n1 = add i64 %n0, 1\n  store i64 %n1, ptr %count.at\n  %full = icmp ugt i64 %cursor1, %trace_limit\n"
     code += "  %full.64 = zext i1 %full to i64\n  store i64 %full.64, ptr %dead.at\n  br label %trace.noted\ntrace.noted:\n"
     code += "  %prog = atomicrmw add ptr %done.at, i64 1 monotonic\n  %b.next = add i64 %b, 1\n  %more = icmp slt i64 %b.next, %b.end\n"
-    code += "  br i1 %more, label %block, label %take\nfinish:\n  ret i32 0\nfailed:\n  ret i32 2\n}\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
+    code += "  br i1 %more, label %block, label %take\nfinish:\n  ret i32 0\nfailed:\n  %low = atomicrmw min ptr %end.at, i64 %b monotonic\n  ret i32 2\n}\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
     return code
 
 

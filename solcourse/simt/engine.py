@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import linecache
+import math
+import operator
 
 import numpy as np
 
 from solcourse.errors import LaunchError, OutOfBounds, RunawayKernel
-from solcourse.simt.arguments import BoundArguments
+from solcourse.simt.arguments import Allocation, BoundArguments
 from solcourse.simt.compiler import Compiled, compile_warp
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.layout import ERROR_BOUNDS
@@ -23,9 +25,11 @@ from solcourse.simt.records import (
     EngineRun,
     Finding,
     LineCounts,
+    Site,
 )  # fmt: skip
 
 Dim = tuple[int, int, int]
+MOST_SHARED_BYTES = 227 * 1024  # of any GPU, per block. Source: CUDA programming guide, compute capability 9.0 and 10.0
 
 
 def execute(
@@ -39,23 +43,32 @@ def execute(
     sample_blocks: int | None = None,
     threads: int | None = None,
     limit_s: float = 30.0,
-    max_findings: int = 1,
+    total_s: float | None = None,
 ) -> EngineRun:
     """Run every block (or `sample_blocks` consecutive ones from the middle of the grid) and count what it did.
 
     The caller's arrays are written as on a GPU. With counters=False accesses are bounds-checked and nothing is counted.
-    limit_s: seconds without any block finishing after which the launch is stopped.
+    limit_s: seconds without any block finishing after which the launch is stopped; total_s: seconds in all, None: no limit.
     Raises OutOfBounds, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran).
     """
     total = grid[0] * grid[1] * grid[2]
+    sample_blocks = None if sample_blocks is None else operator.index(sample_blocks)
     if sample_blocks is not None and sample_blocks < 1:
         raise LaunchError(f"sample_blocks is {sample_blocks}: at least one block has to run.")
     sampled = sample_blocks if sample_blocks is not None and sample_blocks < total else None
     count = sampled or total
     first = (total - count) // 2
     compiled = compile_warp(kernel, counters=counters, rows_uniform=block[0] % WARP == 0)
+    shared = compiled.program.static_shared_bytes + dynamic_shared_bytes
+    if shared > MOST_SHARED_BYTES:
+        raise LaunchError(
+            f"Kernel {kernel.name} asks for {shared:,} bytes of shared memory per block ({dynamic_shared_bytes:,} of them dynamic); "
+            f"no GPU gives a block more than {MOST_SHARED_BYTES:,}. Make the arrays smaller, or the block do less. Nothing ran.",
+            file=kernel.file,
+            line=kernel.first_line,
+        )
     raw = launch_grid(
-        compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s
+        compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s, total_s=total_s
     )  # fmt: skip
     if raw.error or raw.stopped:
         raise _failure(kernel, compiled, bound, grid, block, raw, limit_s)
@@ -163,20 +176,34 @@ def _sum(parts: list[Counts]) -> Counts:
 
 
 def _barrier_findings(c: Compiled, raw: Raw) -> tuple[Finding, ...]:
-    if raw.divergent_barrier is None:
-        return ()
-    a, b = (c.barrier_lines[k] for k in raw.divergent_barrier)
-    return (
-        Finding(
-            kind="divergent_barrier",
-            severity="warning",
-            message=f"Threads of one block waited at different barriers (lines {a} and {b}) and were matched with each other.",
-            hint="Hardware since Volta counts arrivals wherever they are; let all threads pass the same syncthreads().",
-            file=c.program.file,
-            line=b,
-            other_line=a,
-        ),
-    )
+    findings = []
+    if raw.divergent_barrier is not None:
+        a, b = (c.barrier_lines[k] for k in raw.divergent_barrier)
+        findings.append(
+            Finding(
+                kind="divergent_barrier",
+                severity="warning",
+                message=f"Threads of one block waited at different barriers (lines {a} and {b}) and were matched with each other.",
+                hint="GPUs since Volta count arrivals wherever they are; let all threads pass the same syncthreads().",
+                file=c.program.file,
+                line=b,
+                other_line=a,
+            )
+        )
+    if raw.bypassed_barrier is not None:
+        line = c.barrier_lines[raw.bypassed_barrier]
+        findings.append(
+            Finding(
+                kind="divergent_barrier",
+                severity="warning",
+                message=f"Only some threads of a warp reach the barrier at line {line}; others pass by it and go on working.",
+                hint="CUDA allows syncthreads() in a branch only if all threads of the block take it, or the others have returned. "
+                "Move the barrier out of the branch or loop.",
+                file=c.program.file,
+                line=line,
+            )
+        )
+    return tuple(findings)
 
 
 def _failure(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, raw: Raw, limit_s: float) -> Exception:
@@ -194,7 +221,13 @@ def _failure(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bl
             file=c.program.file,
             line=line,
         )
-    return RunawayKernel(f"Kernel {kernel.name} was stopped: {raw.stopped}.", file=kernel.file, line=kernel.first_line)
+    blocks, threads = grid[0] * grid[1] * grid[2], block[0] * block[1] * block[2]
+    return RunawayKernel(
+        f"Kernel {kernel.name} was stopped: {raw.stopped}. It was launched with {blocks:,} blocks of {threads:,} threads: "
+        f"{blocks * threads:,} in all. Is the grid right for the size of the arrays?",
+        file=kernel.file,
+        line=kernel.first_line,
+    )
 
 
 def _coordinates(linear: int, extent: Dim) -> Dim:
@@ -209,24 +242,15 @@ def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bloc
     _, site_index, lane, offset, mask, _, linear, warp = error
     site = c.program.sites[site_index]
     at, thread = _coordinates(linear, grid), _coordinates(warp * WARP + lane, block)
-    allocation = next((a for a in bound.allocations if a.name == site.array), None)
-    itemsize = allocation.itemsize if allocation and allocation.itemsize else site.size
-    index = offset // itemsize
     verb = {"load": "reads", "store": "writes", "atomic": "updates"}[site.kind.rsplit("_", 1)[1]]
-    if allocation is not None:
-        shape = allocation.shape
-        size = int(np.prod(shape)) if shape else 1
-        extent = f"{size} elements" if len(shape) <= 1 else f"shape {shape}"
-        where = f"{site.array}[{_unravel(index, shape)}]" if len(shape) > 1 else f"{site.array}[{index}]"
-    else:
-        size = c.array_bytes.get(site.array, 0) // itemsize
-        extent = f"{size} elements" if size else "unknown size"
-        where = f"element {index} of {site.array or 'an array'}"
+    allocation = next((a for a in bound.allocations if a.name == site.array), None)
+    index, element, extent = _element(site, allocation, offset, c.array_bytes.get(site.array, 0))
+    where = f"{site.array}[{element}]" if allocation is not None else f"element {element} of {site.array or 'an array'}"
     lanes = bin(mask & 0xFFFFFFFF).count("1")
     text = linecache.getline(site.file, site.line).strip()
     more = f" ({lanes} lanes of this warp do)" if lanes > 1 else ""
     message = (
-        f"Out-of-bounds access in kernel {kernel.name}, line {site.line} (`{text}`): thread {_show(thread)} of block {_show(at)} "
+        f"Out-of-bounds access in kernel {kernel.name}, line {site.line}{f' (`{text}`)' if text else ''}: thread {_show(thread)} of block {_show(at)} "
         f"{verb} {where}, but the array has {extent}{more}."
     )
     return Finding(
@@ -244,10 +268,19 @@ def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bloc
     )
 
 
-def _unravel(index: int, shape: tuple[int, ...]) -> str:
-    """The n-dimensional index of a flat C-order one; the first part runs beyond its axis when the index does."""
-    parts = []
-    for extent in reversed(shape[1:]):
-        parts.append(index % extent if extent else 0)
-        index = index // extent if extent else index
-    return ", ".join(str(p) for p in (index, *reversed(parts)))
+def _element(site: Site, allocation: Allocation | None, offset: int, nbytes: int) -> tuple[int, str, str]:
+    """(flat index, index as written, the array's extent) of the byte `offset` of the allocation that a site strayed from."""
+    if allocation is None:
+        index = offset // site.size
+        return index, str(index), f"{nbytes // site.size} elements" if nbytes else "another size"
+    view = getattr(allocation.array, "engine_view", allocation.array)
+    strides = getattr(view, "strides", None)
+    if not strides or any(s == 0 for s in strides) or len(strides) < 2:
+        index = offset // (allocation.itemsize or site.size)
+        size = math.prod(allocation.shape)
+        return index, str(index), f"{size} elements" if len(allocation.shape) <= 1 else f"shape {allocation.shape}"
+    left = allocation.address + offset - view.ctypes.data
+    parts = [0] * len(strides)
+    for axis in sorted(range(len(strides)), key=lambda a: -abs(strides[a])):  # the slowest axis takes what lies beyond
+        parts[axis], left = divmod(left, strides[axis]) if strides[axis] > 0 else (-(left // -strides[axis]), left % -strides[axis])
+    return offset // (allocation.itemsize or site.size), ", ".join(map(str, parts)), f"shape {view.shape}"

@@ -50,6 +50,7 @@ class Raw:
     written_bytes: int
     same_address_atomics: int
     divergent_barrier: tuple[int, int] | None
+    bypassed_barrier: int | None
     error: tuple[int, ...] | None
     stopped: str = ""
     keep: list = field(default_factory=list)
@@ -69,6 +70,10 @@ class Memory:
     def __init__(self) -> None:
         self._free: dict[int, list[np.ndarray]] = {}
         self._kept = 0
+        self._lock = threading.Lock()
+
+    def renew(self) -> None:
+        """After a fork: the lock may have been held by a thread that is no more."""
         self._lock = threading.Lock()
 
     def take(self, nbytes: int, zero: bool = True) -> np.ndarray:
@@ -129,6 +134,16 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=64, thread_name_prefix="simt")
 
 
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads."""
+    _pool.cache_clear()
+    MEMORY.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -181,6 +196,7 @@ def launch_grid(
     count: int,
     threads: int | None,
     limit_s: float,
+    total_s: float | None = None,
 ) -> Raw:
     """Runs blocks first .. first + count - 1 of the grid."""
     plan = c.plan
@@ -212,15 +228,16 @@ def launch_grid(
         worker = _Thread(c, launch, rows, warps, shared_bytes, counters, traced)
         maps.place_shared(worker)
         crew.append(worker)
-    stopped = _run(c, crew, launch, limit_s)
+    stopped = _run(c, crew, launch, limit_s, total_s)
     return _collect(c, crew, launch, exec_rows, maps, stopped, (tables, masks, args, bound))
 
 
-def _run(c: Compiled, crew: list[_Thread], launch: np.ndarray, limit_s: float) -> str:
+def _run(c: Compiled, crew: list[_Thread], launch: np.ndarray, limit_s: float, total_s: float | None) -> str:
     """Runs the workers; watches for a launch that makes no progress and for Ctrl-C. Returns why it was stopped, or ''."""
     jobs = [_pool().submit(call, c.entry, w.record.ctypes.data) for w in crew]
     stop, done = LAUNCH["stop"] // 8, LAUNCH["done"] // 8
     reason, seen, since = "", 0, time.monotonic()
+    begun = since
     while True:
         try:
             for job in jobs:
@@ -233,7 +250,8 @@ def _run(c: Compiled, crew: list[_Thread], launch: np.ndarray, limit_s: float) -
             if not reason and now - since > limit_s:
                 reason = f"no block finished for {limit_s:g} s"
                 launch[stop] = 1
-            if any(w["error"] for w in crew):
+            if not reason and total_s is not None and now - begun > total_s:
+                reason = f"it had run for {total_s:g} s"
                 launch[stop] = 1
         except KeyboardInterrupt:
             reason = "interrupted"
@@ -386,13 +404,15 @@ class _Maps:
 def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, maps: _Maps, stopped: str, keep: tuple) -> Raw:
     executions = exec_rows.sum(axis=(0, 1), dtype=np.int64)
     sites = np.zeros((max(1, len(c.program.sites)), TOTALS_BYTES // 8), np.int64)
-    divergent = None
+    divergent = bypassed = None
     for w in crew:
         executions = executions + w.exec
         sites += w.totals
         if maps.counters and c.program.sites:
             memo = w.memo[: w.memo_bytes].view(np.int64).reshape(len(c.program.sites), MEMO_WAYS, MEMO_BYTES // 8)
             sites[:, :3] += (memo[:, :, 0:1] * memo[:, :, 4:7]).sum(axis=1)
+        if w["bypassed"]:
+            bypassed = min(w["bypassed"] - 1, bypassed if bypassed is not None else w["bypassed"])
         if w["divergent"]:
             pair = (w["divergent"] >> 32) - 1, (w["divergent"] & 0xFFFFFFFF) - 1
             divergent = min(divergent or pair, pair)
@@ -419,7 +439,7 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         warp_rows[..., 0] = 1
         executions[:, :DIVERGENT] = executions[c.leaders, :DIVERGENT]
         warp_rows = warp_rows[..., c.leaders]
-    return Raw(executions, warp_rows, sites, trace, read, written, most, divergent, error, stopped, [keep])
+    return Raw(executions, warp_rows, sites, trace, read, written, most, divergent, bypassed, error, stopped, [keep])
 
 
 def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -126,7 +126,12 @@ def cast(e, i: Instr) -> str:
         return double_to_half(e, value, vector)
     if op in ("fptosi", "fptoui"):  # PTX saturates
         name = f"llvm.{op}.sat.{e.mangle(target, vector)}.{e.mangle(source, vector)}"
-        return e.call(name, tt, [(st, value)])
+        made = e.call(name, tt, [(st, value)])
+        if source == "double" or target == "i64":  # PTX: NaN gives the lowest bit pattern of the width, not 0, where one side has 64 bits
+            nan = e.op(f"fcmp uno {st} {value}, {value}")
+            lowest = e.constant(target, -(1 << (bits_of(target) - 1)), vector)
+            made = e.op(f"select {e.text_type('i1', vector)} {nan}, {tt} {lowest}, {tt} {made}")
+        return made
     return e.op(f"{op} {st} {value} to {tt}")
 
 

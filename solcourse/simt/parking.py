@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solcourse.simt.cfg import BARRIER
 from solcourse.simt.ir import Instr, type_size
 from solcourse.simt.layout import AT_BARRIER, RELEASED, SPINNING, THREAD
 from solcourse.simt.memory import Memory
@@ -165,6 +166,7 @@ class Parking(Memory):
         old = self.op(f"load i32, ptr %k.{k}")
         new = self.op(f"or i32 {old}, {mask}")
         self.line(f"store i32 {new}, ptr %k.{k}")
+        self._note_passers_by(k)
         name = call.attr[0]
         if call.dest:
             predicate = call.args[-1]
@@ -189,6 +191,31 @@ class Parking(Memory):
             at = self.op(f"getelementptr i8, ptr {base}, i64 {off}")
             total = self.op(f"load i64, ptr {at}")
             self.line(f"store i64 {self.op(f'add i64 {total}, {wide}')}, ptr {at}")
+
+    def _note_passers_by(self, k: int) -> None:
+        """Lanes of this warp that have not returned, and still have work to do elsewhere, while others wait here."""
+        busy = [x for x in sorted(self.cfg.waiting[k]) if not self._only_returns(x, set())]
+        if not busy:
+            return
+        union = self.op(f"load i32, ptr %m.{busy[0]}")
+        for x in busy[1:]:
+            union = self.op(f"or i32 {union}, {self.op(f'load i32, ptr %m.{x}')}")
+        some = self.op(f"icmp ne i32 {union}, 0")
+        at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['bypassed']}")
+        old = self.op(f"load i64, ptr {at}")
+        self.line(f"store i64 {self.op(f'select i1 {some}, i64 {self.barriers.index(k) + 1}, i64 {old}')}, ptr {at}")
+
+    def _only_returns(self, k: int, seen: set[int]) -> bool:
+        """Whether a block, and all behind it, touches no memory and meets no barrier."""
+        if k in seen:
+            return True
+        seen.add(k)
+        node = self.cfg.nodes[k]
+        if node.term.op == BARRIER or any(
+            i.op in ("load", "store", "atomicrmw", "cmpxchg") and self.roots.of(i.args[0]) != {("ret", "")} for i in node.body
+        ):
+            return False
+        return all(self._only_returns(s, seen) for s in node.succs)
 
     def _yield(self, n: int, masks: list[tuple[int, str]]) -> None:
         for name in self.lives[n]:
