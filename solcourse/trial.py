@@ -146,7 +146,7 @@ def execute(configured: Any, args: tuple, limit_s: float) -> EngineRun:
     spec = frontend.launch_of(configured)
     kernel_ir = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
     bound = arguments.bind(kernel_ir, args)
-    run = engine.execute(kernel_ir, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, limit_s=limit_s)
+    run = engine.execute(kernel_ir, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, limit_s=limit_s, total_s=limit_s)
     bound.write_back()
     return run
 
