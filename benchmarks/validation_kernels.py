@@ -12,6 +12,7 @@ from numba.cuda import libdevice
 ZERO, ONE, TWO, FOUR, WARP = uint64(0), uint64(1), uint64(2), uint64(4), uint64(32)
 FULL = 0xFFFFFFFF
 T = 256
+T4 = 4 * T
 TILE = uint64(32)
 
 
@@ -162,11 +163,11 @@ def dfma(ilp, operation="fma"):
 
 @cuda.jit
 def nbody(positions, out, n):  # positions (4 n,) x y z m
-    tile = cuda.shared.array(4 * T, float32)
+    tile = cuda.shared.array(T4, float32)
     i = thread()
     t = uint64(cuda.threadIdx.x)
     x, y, z = positions[FOUR * i], positions[FOUR * i + ONE], positions[FOUR * i + TWO]
-    ax = ay = az = float32(0.0)
+    ax, ay, az = float32(0.0), float32(0.0), float32(0.0)
     start = ZERO
     while start < uint64(n):
         for k in range(4):
@@ -182,7 +183,9 @@ def nbody(positions, out, n):  # positions (4 n,) x y z m
             az += dz * s
         cuda.syncthreads()
         start += uint64(T)
-    out[FOUR * i], out[FOUR * i + ONE], out[FOUR * i + TWO] = ax, ay, az
+    out[FOUR * i] = ax
+    out[FOUR * i + ONE] = ay
+    out[FOUR * i + TWO] = az
 
 
 # ------------------------------------------------------------------------------------------------------------ reductions
