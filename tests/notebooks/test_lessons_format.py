@@ -63,13 +63,15 @@ def unanswered(notebook: list[dict]) -> set[str]:
 
 
 def unfolded(notebook: list[dict]) -> set[str]:
-    """Ids of code cells that give an answer away before it is asked for: results of bets, and the last cell, not folded."""
+    """Ids of code cells that give an answer away before it is asked for.
+
+    Results of bets and the last cell are folded. JupyterLab shows the first line of a folded cell: a comment, then.
+    """
+    telling = [c for c in notebook if c["cell_type"] == "code" and re.search(r"\.reveal\(|assert_solved\(", text(c))]
     return {
         cell["id"]
-        for cell in notebook
-        if cell["cell_type"] == "code"
-        and re.search(r"\.reveal\(|assert_solved\(", text(cell))
-        and not cell["metadata"].get("jupyter", {}).get("source_hidden")
+        for cell in telling
+        if not cell["metadata"].get("jupyter", {}).get("source_hidden") or not re.match(r"# |sol\.assert_solved", text(cell))
     }
 
 
@@ -136,4 +138,7 @@ def test_the_rules_can_say_no():
     assert unanswered([code('bet = sol.guess("?", [1])')]) == {"bet"}
     assert unanswered([code("bet.reveal(1)"), code('bet = sol.guess("?", [1])')]) == {"bet"}
     assert unanswered([code('bet = sol.guess("?", [1])'), code("bet.reveal(1)")]) == set()
-    assert unfolded([code("bet.reveal(1)"), code("bet.reveal(1)", id="l99-z", metadata={"jupyter": {"source_hidden": True}})]) == {"l99-x"}
+    folded = {"metadata": {"jupyter": {"source_hidden": True}}}
+    assert unfolded([code("# The answer\nbet.reveal(1)")]) == {"l99-x"}
+    assert unfolded([code("assert x == 8\nbet.reveal(x)", **folded)]) == {"l99-x"}
+    assert unfolded([code("# The answer\nbet.reveal(1)", **folded)]) == set()
