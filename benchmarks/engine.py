@@ -76,18 +76,18 @@ def _polynomial(x, out, degree) -> None:
 
 ENTRIES = (
     Entry("copy", (1 << 24,), (1 << 20,), (1 << 12,), lambda src, dst: np.copyto(dst, src)),
-    Entry("vector_add", (1 << 20,), (1 << 18,), (1 << 12,), lambda x, y, out: np.add(x, y, out=out)),
-    Entry("saxpy_grid_stride", (1 << 20,), (1 << 18,), (1 << 12,), lambda a, x, y, out: np.add(a * x, y, out=out)),
-    Entry("length_aos", (1 << 20,), (1 << 18,), (1 << 12,), lambda points, out: np.sqrt((points**2).sum(1), out=out)),
-    Entry("column_sums", (1024, 1024), (256, 256), (64, 128), lambda a, out: a.sum(0, out=out)),
-    Entry("row_sums", (1024, 1024), (256, 256), (128, 64), lambda a, out: a.sum(1, out=out)),
+    Entry("vector_add", (1 << 22,), (1 << 18,), (1 << 12,), lambda x, y, out: np.add(x, y, out=out)),
+    Entry("saxpy_grid_stride", (1 << 22,), (1 << 18,), (1 << 12,), lambda a, x, y, out: np.add(a * x, y, out=out)),
+    Entry("length_aos", (1 << 22,), (1 << 18,), (1 << 12,), lambda points, out: np.sqrt((points**2).sum(1), out=out)),
+    Entry("column_sums", (2048, 2048), (256, 256), (64, 128), lambda a, out: a.sum(0, out=out)),
+    Entry("row_sums", (2048, 2048), (256, 256), (128, 64), lambda a, out: a.sum(1, out=out)),
     Entry("transpose_padded", (2048, 2048), (512, 512), (64, 64), lambda a, out: np.copyto(out, a.T)),
     Entry("matmul_tiled_exact", (1024, 1024, 1024), (128, 128, 128), (32, 32, 32), lambda a, b, c: np.matmul(a, b, out=c)),
     Entry("matmul_coalesced", (256, 256, 256), (64, 64, 64), (32, 32, 32), lambda a, b, c: np.matmul(a, b, out=c)),
-    Entry("reduce_sequential", (1 << 20,), (1 << 18,), (1 << 11,), lambda x, out: x.reshape(-1, 256).sum(1, out=out)),
-    Entry("polynomial", (1 << 20,), (1 << 16,), (1 << 10,), _polynomial),
+    Entry("reduce_sequential", (1 << 22,), (1 << 18,), (1 << 11,), lambda x, out: x.reshape(-1, 256).sum(1, out=out)),
+    Entry("polynomial", (1 << 22,), (1 << 16,), (1 << 10,), _polynomial),
     Entry("softmax_block_per_row", (1024, 1024), (128, 512), (4, 256), _softmax),
-    Entry("mandelbrot", (512, 512), (128, 128), (32, 32), _mandelbrot),
+    Entry("mandelbrot", (1024, 1024), (128, 128), (32, 32), _mandelbrot),
     Entry("transpose_naive", (2048, 2048), (512, 512), (64, 64), lambda a, out: np.copyto(out, a.T), access="irregular"),
     Entry("copy_gather", (1 << 20,), (1 << 18,), (1 << 12,), lambda src, index, dst: np.take(src, index, out=dst), access="random"),
     Entry("histogram_global", (1 << 20,), (1 << 18,), (1 << 12,), _add_at, access="irregular"),
@@ -258,10 +258,11 @@ def simulator_seconds(name: str, shape: tuple[int, ...]) -> float:
 
 
 def side_by_side(entry: Entry, wanted: tuple[int, ...], budget_s: float) -> tuple[tuple[int, ...], float, float]:
-    """(shape, simulator seconds, engine seconds): at `wanted` where a tiny run says it takes less than the budget, else tiny."""
+    """(shape, simulator seconds, engine seconds): `wanted`, or halved until a tiny run says it takes less than the budget."""
     tiny_s = simulator_seconds(entry.name, entry.tiny)
-    expected_s = tiny_s * math.prod(wanted) / math.prod(entry.tiny)
-    shape = wanted if expected_s < budget_s else entry.tiny
+    shape = wanted
+    while min(shape) > min(entry.tiny) and tiny_s * math.prod(shape) / math.prod(entry.tiny) > budget_s:
+        shape = tuple(max(small, extent // 2) for extent, small in zip(shape, entry.tiny, strict=True))
     simulator_s = tiny_s if shape == entry.tiny else simulator_seconds(entry.name, shape)
     launch = Launch(entry.name, shape)
     (engine,) = best_of(launch.run, seconds=0.5, repeats=20)
@@ -370,6 +371,14 @@ def figures(rows: list[Row]) -> dict[str, float]:
     return found
 
 
+def fixed_cost() -> str:
+    """What a launch costs that does almost nothing: one block."""
+    launch = Launch("copy", (256,))
+    launch.run(counters=False)
+    counted, plain = best_of(launch.run, lambda: launch.run(counters=False), repeats=50)
+    return f"a launch of one block {seconds(counted.wall_s)}, {seconds(plain.wall_s)} without counters"
+
+
 def missed(found: dict[str, float]) -> list[str]:
     """Targets that a figure misses, or that should have been measured and were not."""
     return [
@@ -387,7 +396,7 @@ def summary(rows: list[Row]) -> str:
         parts.append(f"{name} {value:,.3g}{wanted}" if value < 1000 else f"{name} {value:,.0f}{wanted}")
     typical = math.exp(sum(math.log(row.simulator_ratio) for row in rows) / len(rows))
     return (
-        f"SUMMARY: {'; '.join(parts)}; simulator / engine, geometric mean {typical:,.0f}; "
+        f"SUMMARY: {'; '.join(parts)}; simulator / engine, geometric mean {typical:,.0f}; {fixed_cost()}; "
         f"1 and 2 threads {'identical' if all(row.identical for row in rows) else 'DIFFERENT'}."
     )
 
