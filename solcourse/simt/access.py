@@ -170,6 +170,7 @@ def _trace_cursor(count: str) -> str:
     code += at("lim.at", "%t", THREAD["trace_end"]) + "  %lim = load ptr, ptr %lim.at\n"
     code += f"  %take = add i64 {count}, 1\n  %stop = getelementptr i64, ptr %cur, i64 %take\n  store ptr %stop, ptr %cur.at\n"
     code += "  %on = icmp ule ptr %stop, %lim\n  br i1 %on, label %header, label %recorded\nheader:\n"
+    code += at("last.at", "%t", THREAD["trace_last"]) + "  store ptr %stop, ptr %last.at\n"
     code += at("warp.at", "%t", THREAD["warp"]) + "  %warp = load i64, ptr %warp.at\n"
     code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
     code += (

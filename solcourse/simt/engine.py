@@ -93,8 +93,9 @@ def _interpret(c: Compiled, grid: Dim, block: Dim, dynamic: int, raw: Raw, count
         trace=raw.trace,
         block_executions=_scaled(executions, scale),
         warp_executions=raw.warp_rows,
-        compulsory_read_bytes=_whole(raw.read_bytes * scale),
-        compulsory_write_bytes=_whole(raw.written_bytes * scale),
+        # of a sample: scaled, but never more than the array holds
+        compulsory_read_bytes=sum(min(_whole(read * scale), max(read, size)) for read, _, size in raw.touched),
+        compulsory_write_bytes=sum(min(_whole(written * scale), max(written, size)) for _, written, size in raw.touched),
         same_address_atomics=_whole(raw.same_address_atomics * scale),
         registers_live=c.registers_live,
         sampled_blocks=sampled,

@@ -13,7 +13,7 @@ THREAD = {
     for k, name in enumerate(
         "launch exec shared local saved trace trace_end ctaid_x ctaid_y ctaid_z block warp "
         "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase scratch allocs words "
-        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed".split()
+        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed trace_last".split()
     )
 }
 THREAD_BYTES = 8 * 40

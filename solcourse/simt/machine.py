@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import threading
@@ -46,8 +47,7 @@ class Raw:
     warp_rows: np.ndarray  # (kept blocks, warps, basic blocks) executions
     sites: np.ndarray  # (sites, 5) sectors, wavefronts, conflicts, and requests and lanes of sites in plan.several_sites
     trace: Trace
-    read_bytes: int
-    written_bytes: int
+    touched: list[tuple[int, int, int]]  # per allocation: distinct bytes read before written, distinct bytes written, its size
     same_address_atomics: int
     divergent_barrier: tuple[int, int] | None
     bypassed_barrier: int | None
@@ -103,10 +103,10 @@ MEMORY = Memory()
 class RecordedTrace(Trace):
     """A Trace still in the workers' buffers; put together when it is first read, buffers given back when it is dropped."""
 
-    _parts: list[tuple[np.ndarray, np.ndarray, int]]
+    _parts: list[tuple[np.ndarray, np.ndarray, int, int]]
 
     def __init__(self, crew: list[_Thread]):
-        self.__dict__["_parts"] = [(w.words, w.traced[: w["blocks_count"]].copy(), w["trace_base"]) for w in crew]
+        self.__dict__["_parts"] = [(w.words, w.traced[: w["blocks_count"]].copy(), w["trace_base"], w["trace_last"]) for w in crew]
         weakref.finalize(self, MEMORY.give, [w.words_block for w in crew])
 
     @cached_property
@@ -344,7 +344,7 @@ class _Maps:
 
     def _map(self, n: int) -> np.ndarray:
         if self.sampled:  # a few blocks of a launch that may reach over many GiB: pages that are not touched must cost nothing
-            return _aligned(4 * n).view(np.uint32)
+            return np.frombuffer(mmap.mmap(-1, 4 * n), np.uint32)  # the heap would hand out, and clear, used pages
         block = MEMORY.take(4 * n)
         self.keep.append(block)
         return block[: 4 * n].view(np.uint32)
@@ -367,13 +367,14 @@ class _Maps:
         sites = [s for s in self.c.program.sites if s.kind.startswith("global") and (s.array in names or " or " in s.array)]
         return any(s.kind != "global_store" for s in sites), any(s.kind != "global_load" for s in sites)
 
-    def totals(self, trace: Trace, blocks: int) -> tuple[int, int, int]:
-        """Distinct bytes read before written, distinct bytes written, most atomics on one address."""
-        read = written = 0
+    def totals(self, trace: Trace, blocks: int) -> tuple[list[tuple[int, int, int]], int]:
+        """(per allocation: distinct bytes read before written, distinct bytes written, size), most atomics on one address."""
+        touched = []
         most = 0
         lines = self._lines(trace, blocks)
         for index, first in self.maps[0].items() if self.maps else ():
             reads, writes = self._touched(index)
+            read = written = 0
             where: slice | np.ndarray = slice(None)
             if lines is not None:
                 here = lines - self.lines[index]
@@ -386,12 +387,13 @@ class _Maps:
                     words = words | other[index][which][where]
                 n = 4 * int(np.bitwise_count(words).sum(dtype=np.int64))
                 read, written = (read + n, written) if which == 0 else (read, written + n)
+            touched.append((read, written, self.allocations[index].nbytes))
             if self.atomics:
                 counts = first[3]
                 for other in self.maps[1:]:
                     counts = counts + other[index][3]
                 most = max(most, int(counts.max(initial=0)))
-        return read, written, most
+        return touched, most
 
     def _lines(self, trace: Trace, blocks: int) -> np.ndarray | None:
         """Every line a sampled launch touched, where its trace is complete; else None, for all lines there are."""
@@ -429,7 +431,7 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
     trace = (
         RecordedTrace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
     )
-    read, written, most = maps.totals(trace, int(launch[LAUNCH["end"] // 8])) if maps.counters and not error else (0, 0, 0)
+    touched, most = maps.totals(trace, int(launch[LAUNCH["end"] // 8])) if maps.counters and not error else ([], 0)
     MEMORY.give([b for w in crew for b in (w.memo, w.traced_block)] + maps.keep)
     warp_rows = exec_rows[..., EXECUTIONS]
     if maps.counters:
@@ -439,12 +441,14 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         warp_rows[..., 0] = 1
         executions[:, :DIVERGENT] = executions[c.leaders, :DIVERGENT]
         warp_rows = warp_rows[..., c.leaders]
-    return Raw(executions, warp_rows, sites, trace, read, written, most, divergent, bypassed, error, stopped, [keep])
+    return Raw(executions, warp_rows, sites, trace, touched, most, divergent, bypassed, error, stopped, [keep])
 
 
-def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The longest run of traced blocks, from the first, that fits the bound: the same whatever thread ran which block."""
-    notes = np.concatenate([np.column_stack((n, np.full(len(n), k))) for k, (_, n, _) in enumerate(parts)])
+def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The longest run of traced blocks, from the first, that fits the bound: the same whatever thread ran which block.
+
+    A first block that does not fit by itself is cut at its last whole request."""
+    notes = np.concatenate([np.column_stack((n, np.full(len(n), k))) for k, (_, n, *_) in enumerate(parts)])
     if len(parts) > 1:
         notes = notes[np.argsort(notes[:, 0], kind="stable")]
     if not len(notes):
@@ -453,12 +457,14 @@ def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarr
     notes = notes[: gaps[0] + 1] if len(gaps) else notes
     ends = np.cumsum(notes[:, 2])
     n = int(np.searchsorted(ends, TRACE_WORDS, side="right"))
+    if n == 0:  # the worker that ran the first block has nothing else in its buffer before it
+        words, _, base, last = parts[notes[0, 3]]
+        start, stop = int(notes[0, 1] - base) // 8, (last - base) // 8
+        return notes[:1, 0].copy(), np.array([0, stop - start], np.int64), words[start:stop].copy()
     notes, ends = notes[:n], ends[:n]
     offsets = np.concatenate(([0], ends)).astype(np.int64)
     blocks = notes[:, 0].copy()
-    if not n:
-        return blocks, offsets, np.zeros(0, np.uint64)
-    starts = (notes[:, 1] - np.array([base for *_, base in parts])[notes[:, 3]]) // 8
+    starts = (notes[:, 1] - np.array([base for _, _, base, _ in parts])[notes[:, 3]]) // 8
     words = np.empty(int(ends[-1]), np.uint64)
     # blocks are handed out in chunks: copy what one worker traced in one go as one piece
     follows = (notes[1:, 3] == notes[:-1, 3]) & (starts[1:] == starts[:-1] + notes[:-1, 2])

@@ -167,7 +167,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Trace:
-    """Global and local line accesses of some whole blocks, in program order: what the caches need.
+    """Global and local line accesses of some whole blocks, in program order: what the caches need. (A single block that is longer
+    than the bound is cut at its last whole request.)
 
     blocks   (n,) int64, linear indices of the traced blocks, ascending and contiguous
     offsets  (n + 1,) int64: block i's words are words[offsets[i]:offsets[i + 1]]

@@ -153,3 +153,21 @@ def test_block_executions_are_the_sum_over_warps(launch):
     assert run.warp_executions.shape == (5, 4, len(run.program.blocks))
     np.testing.assert_array_equal(run.warp_executions.sum((0, 1)), run.block_executions)
     assert run.block_executions[0] == 5 * 4  # every warp enters
+
+
+@cuda.jit
+def walks_far(x, out):
+    t = cuda.threadIdx.x
+    total = x[t]
+    for k in range(1, 200):
+        total += x[32 * k + t]
+    out[t] = total
+
+
+def test_a_first_block_longer_than_the_bound_is_cut_at_a_whole_request(launch, monkeypatch):
+    """200 loads and a store of one line each take 2 words: 402. Of 101 words, 50 requests fit whole: 100 words."""
+    from solcourse.simt import machine
+
+    monkeypatch.setattr(machine, "TRACE_WORDS", 101)
+    run = launch(walks_far[1, 32], np.ones(6400, np.float32), np.zeros(32, np.float32))
+    assert (run.trace.blocks.tolist(), run.trace.offsets.tolist(), len(run.trace.words)) == ([0], [0, 100], 100)
