@@ -227,11 +227,6 @@ class Explanation:
         return self.waste * self.rate * self.idle
 
     @property
-    def nsight_sol(self) -> float:
-        """Nsight's "SOL %" (of peak, elapsed) as a fraction = rate x idle: it cannot see waste."""
-        return self.rate * self.idle
-
-    @property
     def worst(self) -> str:
         """The smallest of the three factors: where the next improvement is."""
         return min(("waste", "rate", "idle"), key=lambda name: float(getattr(self, name)))

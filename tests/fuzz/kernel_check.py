@@ -7,7 +7,7 @@ and the counts of one and two threads the same.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -59,14 +59,17 @@ def run_engine(dispatcher: Any, launch: Launch, args: dict[str, Any], dynamic: i
     return run
 
 
-def check(kernel: Kernel, where: list[Launch] | None = None, runner: Callable = run_engine) -> Failure | None:
+def check(
+    kernel: Kernel, where: list[Launch] | None = None, *, builds: Iterable[str] = BUILDS, runner: Callable = run_engine
+) -> Failure | None:
     """The first difference between the engine and the oracle, None when there is none. Raises TooSlow (the oracle's)."""
     oracle, dispatcher, dynamic = Oracle(kernel), None, dynamic_bytes(kernel)
     for launch in launches(kernel) if where is None else where:
         given = arguments(kernel, launch)
         wanted = oracle.run(launch, given)
         counts: dict[str, Any] = {}
-        for name, (counters, threads) in BUILDS.items():
+        for name in builds:
+            counters, threads = BUILDS[name]
             args = {k: v.copy(order="K") if isinstance(v, np.ndarray) else v for k, v in given.items()}
             try:
                 dispatcher = dispatcher or build(kernel)
@@ -78,10 +81,7 @@ def check(kernel: Kernel, where: list[Launch] | None = None, runner: Callable = 
                 return Failure("result", wrong, launch, name)
             if counters:
                 counts[name] = counted(run)
-        first, second = counts.values()
-        unlike = [k for k in first if not same(first[k], second[k])]
-        if unlike:
-            detail = "; ".join(f"{k}: {first[k]} and {second[k]}" for k in unlike)
+        if len(counts) == 2 and (detail := unlike(*counts.values())):
             return Failure("counts", f"one and two threads count differently: {detail}"[:2000], launch, "counters")
     return None
 
@@ -94,11 +94,11 @@ def difference(kernel: Kernel, wanted: dict[str, np.ndarray], got: dict[str, Any
     for name, want in wanted.items():
         array = kernel.array(name)
         kind = name.removeprefix(f"raw{array.dtype}") if array.role == "raw" else "value"
-        unlike = ~alike(want, got[name], kind if is_float(array.dtype) else "value")
-        if unlike.any():
-            at = tuple(int(i) for i in np.argwhere(unlike)[0])
+        wrong = ~alike(want, got[name], kind if is_float(array.dtype) else "value")
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
             index = ", ".join(map(str, at))
-            return f"{name}[{index}] is {got[name][at]!r}, should be {want[at]!r} ({int(unlike.sum())} of {unlike.size} elements differ)"
+            return f"{name}[{index}] is {got[name][at]!r}, should be {want[at]!r} ({int(wrong.sum())} of {wrong.size} elements differ)"
     return ""
 
 
@@ -125,6 +125,10 @@ def counted(run: Any) -> dict[str, Any]:
     """Everything an EngineRun counted, by name, and its trace as arrays."""
     found = {f.name: getattr(run, f.name) for f in fields(run) if f.name not in NOT_COUNTS}
     return found | {f"trace.{f.name}": getattr(run.trace, f.name) for f in fields(run.trace)}
+
+
+def unlike(first: dict[str, Any], second: dict[str, Any]) -> str:
+    return "; ".join(f"{k}: {first[k]} and {second[k]}" for k in first if not same(first[k], second[k]))
 
 
 def same(a: Any, b: Any) -> bool:
