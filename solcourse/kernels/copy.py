@@ -80,9 +80,10 @@ def _launch(n: int) -> tuple:
 
 SHAPES = ((4096,), (1,), (31,), (1023,))
 DTYPES = (np.float32, np.float64, np.int8, np.int16, np.int32, np.uint64, np.bool_, np.complex64, np.complex128)
+FEW = (np.float32, np.int8, np.complex128)
 CASES = {
     "copy": Case(copy, _make, _launch, lambda src, dst: src, work, (1,), SHAPES, DTYPES),
-    "copy_strided": Case(copy_strided, _make_strided, _launch, lambda src, dst, stride: src[::stride], work, (1,), SHAPES, DTYPES),
-    "copy_offset": Case(copy_offset, _make_offset, _launch, lambda src, dst, offset: src[offset:], work, (1,), SHAPES, DTYPES),
-    "copy_gather": Case(copy_gather, _make_gather, _launch, lambda src, index, dst: src[index], gather_work, (2,), SHAPES, DTYPES),
+    "copy_strided": Case(copy_strided, _make_strided, _launch, lambda src, dst, stride: src[::stride], work, (1,), SHAPES, FEW),
+    "copy_offset": Case(copy_offset, _make_offset, _launch, lambda src, dst, offset: src[offset:], work, (1,), SHAPES, FEW),
+    "copy_gather": Case(copy_gather, _make_gather, _launch, lambda src, index, dst: src[index], gather_work, (2,), SHAPES, FEW),
 }

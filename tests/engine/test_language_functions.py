@@ -141,37 +141,65 @@ BINARY = {
 }  # fmt: skip
 
 
-def make_map(name: str, arguments: int):
-    function = getattr(math, name)
-    if arguments == 1:
-
-        @cuda.jit
-        def one(x, out):
-            i = cuda.grid(1)
-            if i < x.size:
-                out[i] = function(x[i])
-
-        return one
+def map_of_six(functions):
+    f0, f1, f2, f3, f4, f5 = functions
 
     @cuda.jit
-    def two(x, y, out):
+    def six(x, out):
         i = cuda.grid(1)
-        if i < x.size:
-            out[i] = function(x[i], y[i])
+        if i < out.shape[0]:
+            out[i, 0] = f0(x[i, 0])
+            out[i, 1] = f1(x[i, 1])
+            out[i, 2] = f2(x[i, 2])
+            out[i, 3] = f3(x[i, 3])
+            out[i, 4] = f4(x[i, 4])
+            out[i, 5] = f5(x[i, 5])
 
-    return two
+    return six
 
 
-@pytest.mark.parametrize("name", [*UNARY, *BINARY])
-def test_math_function_within_a_few_ulp(launch, rng, name):
-    reference, low, high = (UNARY | BINARY)[name]
-    kernel = make_map(name, 1 if name in UNARY else 2)
-    for dtype in (np.float32, np.float64):
-        columns = [rng.uniform(low, high, 100).astype(dtype) for _ in range(1 if name in UNARY else 2)]
-        out = np.zeros(100, dtype)
-        launch(kernel[4, 32], *columns, out)
-        wanted = reference(*(c.astype(np.float64) for c in columns))
-        np.testing.assert_allclose(out, wanted, rtol=16 * np.finfo(dtype).eps, atol=16 * np.finfo(dtype).eps)
+@cuda.jit
+def five_of_two(x, y, out):
+    i = cuda.grid(1)
+    if i < out.shape[0]:
+        out[i, 0] = math.pow(x[i, 0], y[i, 0])
+        out[i, 1] = math.atan2(x[i, 1], y[i, 1])
+        out[i, 2] = math.fmod(x[i, 2], y[i, 2])
+        out[i, 3] = math.hypot(x[i, 3], y[i, 3])
+        out[i, 4] = math.copysign(x[i, 4], y[i, 4])
+
+
+def assert_within_ulps(got, wanted, names):
+    tolerance = 16 * np.finfo(got.dtype).eps
+    for k, name in enumerate(names):
+        np.testing.assert_allclose(got[:, k], wanted[k], rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+SIX = 6
+GROUPS = [(list(UNARY) * 2)[k : k + SIX] for k in range(0, len(UNARY), SIX)]  # the last one is filled from the front
+
+
+def test_every_function_is_in_a_group():
+    assert {name for group in GROUPS for name in group} == set(UNARY)
+    assert {len(group) for group in GROUPS} == {SIX}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("names", GROUPS, ids=lambda names: "-".join(names))
+def test_math_functions_within_a_few_ulp(launch, rng, names, dtype):
+    x = np.stack([rng.uniform(*UNARY[name][1:], 100) for name in names], 1).astype(dtype)
+    out = np.zeros((100, SIX), dtype)
+    launch(map_of_six([getattr(math, name) for name in names])[4, 32], x, out)
+    assert_within_ulps(out, [UNARY[name][0](x[:, k].astype(np.float64)) for k, name in enumerate(names)], names)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_math_functions_of_two_arguments(launch, rng, dtype):
+    x, y = (np.stack([rng.uniform(low, high, 100) for _, low, high in BINARY.values()], 1).astype(dtype) for _ in range(2))
+    out = np.zeros((100, len(BINARY)), dtype)
+    launch(five_of_two[4, 32], x, y, out)
+    wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
+    assert_within_ulps(out, [reference(wide_x[:, k], wide_y[:, k]) for k, (reference, *_) in enumerate(BINARY.values())], BINARY)
 
 
 @cuda.jit
