@@ -10,6 +10,7 @@ from solcourse.kernels import cases
 from solcourse.kernels.coalescing import column_sums, field_aos, field_soa, length_aos, length_soa, row_sums, row_sums_warp
 from solcourse.kernels.copy import copy, copy_gather, copy_offset, copy_strided
 from solcourse.kernels.transpose import transpose_naive
+from solcourse.verbs import use_engine
 
 N = 1024  # 32 full warps
 WARPS = N // 32
@@ -266,3 +267,14 @@ def test_scattered_lanes_cost_a_sector_each(launch):
     wanted = sum(len(set(warp // 8)) for warp in lanes) + WARPS * 4  # the gather, and the index itself
     assert run.counts.global_load.sectors == wanted
     np.testing.assert_array_equal(dst, src[index])
+
+
+def test_views_of_device_arrays_keep_their_offset_and_stride(launch):
+    """A host array is copied to an allocation of its own; a view of a device array stays where it is."""
+    host = np.arange(2 * N + 8, dtype=np.float32)
+    with use_engine():
+        device, dst = cuda.to_device(host), cuda.device_array(N, np.float32)
+        for view, sectors in ((device[:N], 4), (device[1 : N + 1], 5), (device[8 : N + 8], 4), (device[: 2 * N : 2], 8)):
+            run = launch(copy[4, 256], view, dst)
+            assert run.counts.global_load.sectors == WARPS * sectors
+            np.testing.assert_array_equal(dst.copy_to_host(), view.copy_to_host())

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from numba import cuda, float32, float64, int8, int16, int32, int64
 
+from solcourse.verbs import use_engine
+
 TILE = 16
 
 
@@ -299,6 +301,31 @@ def test_a_host_array_passed_twice_is_two_copies_and_the_last_wins(launch):
     x = np.zeros(64, np.int64)
     launch(writes_then_reads_the_other[1, 64], x, x)
     np.testing.assert_array_equal(x, (np.arange(64) + 1) % 64 * 100)
+
+
+def test_a_device_array_passed_twice_is_one_memory(launch):
+    """y[i] += 100 * x[i + 1] on one array: what the neighbour holds is its index, or more once it has been added to."""
+    with use_engine():
+        x = cuda.to_device(np.zeros(64, np.int64))
+        launch(writes_then_reads_the_other[1, 64], x, x)
+        got, i = x.copy_to_host(), np.arange(64)
+    np.testing.assert_array_equal(got % 100, i)
+    assert (got // 100 >= (i + 1) % 64).all()
+
+
+@cuda.jit
+def shift_down(x, y):
+    i = cuda.grid(1)
+    value = x[i]
+    cuda.syncthreads()
+    y[i] = value
+
+
+def test_overlapping_views_of_a_device_array(launch):
+    with use_engine():
+        x = cuda.to_device(np.arange(65))
+        launch(shift_down[1, 64], x[1:], x[:64])
+        np.testing.assert_array_equal(x.copy_to_host(), np.r_[np.arange(1, 65), 64])
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 4, 60])
