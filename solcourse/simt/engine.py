@@ -191,7 +191,7 @@ def _barrier_findings(c: Compiled, raw: Raw) -> tuple[Finding, ...]:
                 other_line=a,
             )
         )
-    if raw.bypassed_barrier is not None:
+    elif raw.bypassed_barrier is not None:
         line = c.barrier_lines[raw.bypassed_barrier]
         findings.append(
             Finding(
