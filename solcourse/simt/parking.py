@@ -38,7 +38,8 @@ class Parking(Memory):
             for slot, tt, m in self.slots[name]:
                 size = 4 if m == "i1" else type_size(m)
                 size *= 32 if tt.startswith("<") else 1
-                offset = -(-offset // 64) * 64 if size >= 64 else -(-offset // 8) * 8
+                align = 64 if tt.startswith("<") else 8  # vectors are stored aligned, also those of 32 bytes
+                offset = -(-offset // align) * align
                 self.saved[slot] = offset
                 offset += size
         self.plan.saved_bytes = -(-offset // 64) * 64 if self.parks else 0

@@ -89,3 +89,22 @@ def test_a_deadlock_is_stopped_and_its_line_named(launch, line_of):
     with pytest.raises(RunawayKernel) as caught:
         launch(waits_for_nobody[1, 64], np.zeros(1, np.int32), limit_s=1)
     assert caught.value.line == line_of(waits_for_nobody, "while")
+
+
+@cuda.jit
+def bytes_across_two_barriers(x, out):
+    t = cuda.threadIdx.x
+    a, b = x[t], x[t + 64]
+    if t % 2 == 0:
+        cuda.syncthreads()
+    else:
+        cuda.syncthreads()
+    out[t] = a + b
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.float32, np.int64])
+def test_values_of_every_size_live_across_divergent_barriers(launch, dtype):
+    """What a parked warp saves is aligned as it is loaded: 32 lanes of one byte once crashed the process."""
+    x, out = np.arange(128).astype(dtype), np.zeros(64)
+    launch(bytes_across_two_barriers[1, 64], x, out)
+    np.testing.assert_array_equal(out, x[:64].astype(float) + x[64:])
