@@ -43,7 +43,7 @@ TARGETS = {  # name -> (limit, whether the figure must stay below it)
 
 @dataclass(frozen=True)
 class Entry:
-    """shape: of the engine, NumPy and @njit; quick: with --quick; tiny: what the simulator surely manages, to extrapolate from.
+    """shape: of the engine, NumPy and @njit; quick: with --quick; tiny: what the simulator surely manages, to climb from.
 
     access: "regular"; "irregular" (patterns that change from request to request); "random" (every request another: no target)
     """
@@ -258,12 +258,18 @@ def simulator_seconds(name: str, shape: tuple[int, ...]) -> float:
 
 
 def side_by_side(entry: Entry, wanted: tuple[int, ...], budget_s: float) -> tuple[tuple[int, ...], float, float]:
-    """(shape, simulator seconds, engine seconds): `wanted`, or halved until a tiny run says it takes less than the budget."""
-    tiny_s = simulator_seconds(entry.name, entry.tiny)
-    shape = wanted
-    while min(shape) > min(entry.tiny) and tiny_s * math.prod(shape) / math.prod(entry.tiny) > budget_s:
-        shape = tuple(max(small, extent // 2) for extent, small in zip(shape, entry.tiny, strict=True))
-    simulator_s = tiny_s if shape == entry.tiny else simulator_seconds(entry.name, shape)
+    """(shape, simulator seconds, engine seconds) at `wanted`, or at the largest halving of it that fits into the budget.
+
+    Climbs: each run says what the next size will take (less than linear growth says, since the start costs too).
+    """
+    shape, simulator_s = entry.tiny, simulator_seconds(entry.name, entry.tiny)
+    while shape != wanted:
+        larger = wanted
+        while larger != shape and simulator_s * math.prod(larger) / math.prod(shape) > budget_s:
+            larger = tuple(max(small, extent // 2) for extent, small in zip(larger, shape, strict=True))
+        if larger == shape:
+            break
+        shape, simulator_s = larger, simulator_seconds(entry.name, larger)
     launch = Launch(entry.name, shape)
     (engine,) = best_of(launch.run, seconds=0.5, repeats=20)
     return shape, simulator_s, engine.wall_s
@@ -405,7 +411,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: under a minute, no targets")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--budget", type=float, default=90.0, metavar="SECONDS", help="for the simulator's tiled matmul (default 90)")
+    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="for the simulator's tiled matmul (default 60)")
     parser.add_argument("--only", nargs="+", choices=[e.name for e in ENTRIES], metavar="NAME", help="only these kernels")
     parser.add_argument("--simulate", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
