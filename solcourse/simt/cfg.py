@@ -319,7 +319,9 @@ def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bo
 
 
 def _invariant_call(i: Instr) -> bool:
-    return i.attr[0].startswith(("simt.sreg.ctaid", "simt.sreg.nctaid", "simt.sreg.ntid"))
+    return i.attr[0].startswith(
+        ("simt.sreg.ctaid", "simt.sreg.nctaid", "simt.sreg.ntid", "simt.sreg.warpsize", "asm mov.u32 $0, %dynamic_smem_size")
+    )
 
 
 def _same(phi: Instr) -> bool:

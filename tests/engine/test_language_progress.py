@@ -108,3 +108,22 @@ def test_values_of_every_size_live_across_divergent_barriers(launch, dtype):
     x, out = np.arange(128).astype(dtype), np.zeros(64)
     launch(bytes_across_two_barriers[1, 64], x, out)
     np.testing.assert_array_equal(out, x[:64].astype(float) + x[64:])
+
+
+@cuda.jit
+def dynamic_shared_and_divergent_barriers(out):
+    tile = cuda.shared.array(0, int32)
+    t = cuda.threadIdx.x
+    tile[t] = t + tile.size + cuda.warpsize
+    if t % 2 == 0:
+        cuda.syncthreads()
+    else:
+        cuda.syncthreads()
+    out[t] = tile[(t + 1) % cuda.blockDim.x]
+
+
+def test_sizes_of_the_launch_stay_scalars_where_warps_diverge_at_barriers(launch):
+    """256 bytes of dynamic shared memory are 64 int32; a warp has 32 lanes: t + 1 + 64 + 32."""
+    out = np.zeros(64, np.int32)
+    launch(dynamic_shared_and_divergent_barriers[1, 64, 0, 256], out)
+    np.testing.assert_array_equal(out, (np.arange(64) + 1) % 64 + 96)
