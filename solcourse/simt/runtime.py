@@ -148,14 +148,22 @@ entry:
   %shared.bit = and i32 %flags, {SHARED}
   %is.shared = icmp ne i32 %shared.bit, 0
   %out = select i1 %is.shared, ptr null, ptr %e.line
-  %lines = call i32 @lines({V64} %line, {V32} %words, i32 %mask, i64 %base, ptr %out, ptr %banks)
+  %atomic.bit = and i32 %flags, {ATOMIC}
+  %is.atomic = icmp ne i32 %atomic.bit, 0
+  br i1 %is.atomic, label %lined, label %to.lines
+to.lines:
+  %lines.n = call i32 @lines({V64} %line, {V32} %words, i32 %mask, i64 %base, ptr %out, ptr %banks)
+  br label %lined
+lined:
+  ; shared atomics need no lines, and their patterns are nearly always new
+  %lines = phi i32 [ 0, %entry ], [ %lines.n, %to.lines ]
   %lines.kept = select i1 %is.shared, i32 0, i32 %lines
   store i32 %lines.kept, ptr %e.lines
   ; sectors: groups of 8 words that have a bit
   br label %sector.head
 sector.head:
-  %i = phi i32 [ 0, %entry ], [ %i1, %sector.body ]
-  %sectors = phi i64 [ 0, %entry ], [ %sectors.new, %sector.body ]
+  %i = phi i32 [ 0, %lined ], [ %i1, %sector.body ]
+  %sectors = phi i64 [ 0, %lined ], [ %sectors.new, %sector.body ]
   %more = icmp slt i32 %i, %lines.kept
   br i1 %more, label %sector.body, label %sector.done
 sector.body:
@@ -177,8 +185,6 @@ sector.body:
   br label %sector.head
 sector.done:
   ; wavefronts, by groups of lanes that go through the banks together
-  %atomic.bit = and i32 %flags, {ATOMIC}
-  %is.atomic = icmp ne i32 %atomic.bit, 0
   br i1 %is.atomic, label %atomic, label %plain
 plain:
   %grouped = xor i1 %is.local, true
