@@ -296,7 +296,7 @@ def test_other_impossible_input_is_refused():
     with pytest.raises(WorkError, match="no unit for tensor_bf16"):
         sol_time_s(Work.flop("tensor_bf16", 1), "Tesla T4")
     with pytest.raises(UnknownName, match="Did you mean 'H100-SXM5-80GB'"):
-        sol_time_s(Work.read("x", 1), "H100-SXM")
+        sol_time_s(Work.read("x", 1), "H100-SXM6")
     with pytest.raises(WorkError, match="at least one score"):
         suite_score([])
     with pytest.raises(WorkError, match="at least one speed-up"):
