@@ -12,9 +12,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
-
 from kernel_generator import arguments, dynamic_bytes, launches
-from kernel_oracle import Oracle
+from kernel_oracle import IllegalKernel, Oracle
 from kernel_source import source
 from kernel_tree import Kernel, Launch, is_float
 
@@ -62,7 +61,7 @@ def run_engine(dispatcher: Any, launch: Launch, args: dict[str, Any], dynamic: i
 def check(
     kernel: Kernel, where: list[Launch] | None = None, *, builds: Iterable[str] = BUILDS, runner: Callable = run_engine
 ) -> Failure | None:
-    """The first difference between the engine and the oracle, None when there is none. Raises TooSlow (the oracle's)."""
+    """The first difference between the engine and the oracle, None when there is none. Raises TooSlow, IllegalKernel (the generator's)."""
     oracle, dispatcher, dynamic = Oracle(kernel), None, dynamic_bytes(kernel)
     for launch in launches(kernel) if where is None else where:
         given = arguments(kernel, launch)
@@ -78,6 +77,8 @@ def check(
                 return Failure(type(error).__name__, str(error)[:2000], launch, name)
             wrong = difference(kernel, wanted, args)
             if wrong:
+                if difference(kernel, wanted, oracle.run(launch, given, backwards=True)):
+                    raise IllegalKernel(f"seed {kernel.seed}: the threads race, the result depends on their order")
                 return Failure("result", wrong, launch, name)
             if counters:
                 counts[name] = counted(run)

@@ -10,12 +10,26 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 import kernel_tree as tree
+import numpy as np
 from kernel_source import parameters
 from kernel_tree import (
-    DTYPES, FLOATS, HELD, Array, Expr, Function, Kernel, Launch, Stmt, Variable, binary, cast, const, fits, is_float, leaf,
+    DTYPES,
+    FLOATS,
+    HELD,
+    Array,
+    Expr,
+    Function,
+    Kernel,
+    Launch,
+    Stmt,
+    Variable,
+    binary,
+    cast,
+    const,
+    fits,
+    is_float,
+    leaf,
 )  # fmt: skip
 from raw_operations import KINDS, RAW
 
@@ -23,6 +37,7 @@ FEATURES = ("if", "for", "while", "break", "return", "shared", "warp", "vote", "
             "float", "raw", "stride", "else", "bool", "wide", "plane", "const", "apart", "dynamic", "lead")  # fmt: skip
 MAX_THREADS = 256
 MAX_TRIPS = 48
+COMPARE = ("<", "<=", ">", ">=", "==", "!=")
 LARGE_FROM = 1000  # seeds from here on: every fourth kernel is large (seconds to compile)
 VALUES = ("i4", "i8", "u4", "f4", "f8")  # types of variables, besides b
 
@@ -41,9 +56,9 @@ class Place:
 
 
 class Generator:
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, attempt: int = 0):
         self.seed = seed
-        self.random = random.Random(seed)
+        self.random = random.Random(f"{seed}.{attempt}")
         self.features = {f for f in FEATURES if self.random.random() < 0.6} | {"if"}
         self.functions: list[Function] = []
         self.arrays: list[Array] = []
@@ -75,7 +90,7 @@ class Generator:
         self.arrays = self.all_arrays()
         scalars = tuple((f"n{k}", t) for k, t in enumerate(self.random.choices((*VALUES, "b"), k=3)))
         fixed = tuple((n, t, True, False) for n, t in scalars)
-        for _ in range(self.random.randint(1, 3) if self.has("function") else 0):
+        for _ in range(self.random.randint(1, 3 if self.large else 1) if self.has("function") else 0):
             self.functions.append(self.function())
         if self.has("fill") and any(a.role == "local" for a in self.arrays):
             self.functions.append(self.filler())
@@ -85,18 +100,23 @@ class Generator:
         for t in types:
             for uniform in (False, False, True) if self.large or self.chance(0.3) else (False, True):
                 name = self.name("u" if uniform else "v")
-                variables.append(Variable(name, t, self.held(t, 1, start, uniform)))
+                variables.append(Variable(name, t, self.first_value(t, start, uniform)))
                 scope.append((name, t, uniform, True))
         place = replace(
             start, variables=fixed + tuple(scope), atomic=tuple(a for a in self.arrays if a.role == "acc"),
             readable=(*start.readable, *(a for a in self.arrays if a.role == "out" or (a.role == "shared" and self.has("lead")))),
         )  # fmt: skip
         r = self.random
-        n, spend = (r.randint(5, 9), r.randint(12, 24)) if self.large else (r.randint(3, 6), r.randint(5, 11))
+        n, spend = (r.randint(5, 9), r.randint(12, 24)) if self.large else (r.randint(2, 5), r.randint(3, 8))
         body = self.block(place, n, spend)
         changed = assigned(body)
         body += self.results([v for v in scope if v[0] in changed])
         return Kernel(self.seed, self.ndim, tuple(self.arrays), scalars, tuple(variables), tuple(self.functions), body)
+
+    def first_value(self, t: str, place: Place, alike: bool) -> Expr:
+        """An array's element where one is of the type, so that threads differ."""
+        found = self.load((t,), place, alike) if self.chance(0.6) else None
+        return found or self.held(t, 1, place, alike)
 
     def typed(self, t: str) -> bool:
         """Whether variables and arrays of this type are used."""
@@ -133,7 +153,9 @@ class Generator:
             for k in range(r.randint(1, 3)):
                 t = r.choice([*types, "u8"])
                 plane = self.chance(0.3)
-                found.append(Array(f"acc{k}", "acc", t, 15 if plane else r.choice((1, 5, 16)), (3, 5) if plane else (), op=self.shared_op(t)))
+                found.append(
+                    Array(f"acc{k}", "acc", t, 15 if plane else r.choice((1, 5, 16)), (3, 5) if plane else (), op=self.shared_op(t))
+                )
         if self.has("slot"):
             for k in range(2):
                 found.append(Array(f"slot{k}", "slot", r.choice([*types, "u8"])))
@@ -222,31 +244,32 @@ class Generator:
     def statement(self, place: Place, spend: int) -> Stmt:
         nests = spend > 1 and place.depth < 4
         together = place.uniform and not place.function
-        choices: list[tuple[float, object]] = [(4, self.assign)]
+        choices: list[tuple[float, object]] = [(2, self.assign)]
+        choices += [(0.7, self.swap), (0.5, self.choose)] if not place.function else []
         if nests:
             choices += [(2.5, self.branch)]
             if place.trips < MAX_TRIPS:
-                choices += [(1.5, self.loop)] if self.has("for") else []
-                choices += [(1.2, self.while_loop)] if self.has("while") else []
-                choices += [(0.6, self.stride)] if self.has("stride") and not place.function else []
+                choices += [(2.5, self.loop)] if self.has("for") else []
+                choices += [(2, self.while_loop)] if self.has("while") else []
+                choices += [(1, self.stride)] if self.has("stride") and not place.function else []
         if self.has("break") and (place.loop == "alone" or (place.loop == "together" and place.uniform)):
-            choices.append((1.5, self.leave_loop))
+            choices.append((3, self.leave_loop))
         if not place.function:
             choices.append((1.2, self.store))
-            choices += [(0.5, self.leave)] if self.has("return") else []
+            choices += [(1.2, self.leave)] if self.has("return") else []
             choices += [(1.0, self.put)] if self.has("local") else []
             choices += [(0.5, self.fill)] if self.has("fill") and any(f.name[0] == "g" for f in self.functions) else []
-            choices += [(1.0, self.update)] if place.atomic else []
-            choices += [(0.7, self.slot)] if self.has("slot") else []
-            choices += [(0.8, self.raw)] if self.has("raw") else []
+            choices += [(1.5, self.update)] if place.atomic else []
+            choices += [(1.2, self.slot)] if self.has("slot") else []
+            choices += [(1.2, self.raw)] if self.has("raw") else []
         if together:
             free = [a for a in self.arrays if a.role == "shared" and a.name not in place.busy]
             if free and nests:
-                choices += [(2.0, self.exchange), (0.7, self.gather), (0.5, self.reduce), (0.4, self.scan)]
-            choices += [(1.5, self.warp), (0.1, self.syncwarp)] if self.has("warp") else []
-            choices += [(0.7, self.vote)] if self.has("vote") else []
-            choices += [(0.1, self.sync)]
-            choices += [(0.3, self.sync_apart)] if self.has("apart") else []
+                choices += [(3, self.exchange), (1.2, self.gather), (1, self.reduce), (0.8, self.scan)]
+            choices += [(2.5, self.warp), (0.1, self.syncwarp)] if self.has("warp") else []
+            choices += [(1.2, self.vote)] if self.has("vote") else []
+            choices += [(0.3, self.sync)]
+            choices += [(0.5, self.sync_apart)] if self.has("apart") else []
         return self.pick(*choices)(place, spend)
 
     def target(self, place: Place, types: tuple[str, ...], alike: bool = False) -> tuple[str, str, bool]:
@@ -258,7 +281,7 @@ class Generator:
         name, t, uniform = self.target(place, (*VALUES, "b"), alike=place.uniform)
         if t in ("i8", "f8", "f4") and self.chance(0.15):
             return self.augmented(place, name, t, uniform)
-        return Stmt("assign", (self.held(t, 3, place, uniform),), attr=(name, t, ""))
+        return Stmt("assign", (self.held(t, self.random.choice((1, 2, 3)), place, uniform),), attr=(name, t, ""))
 
     def augmented(self, place: Place, name: str, t: str, uniform: bool) -> Stmt:
         """v op= e, where the result needs no reduction."""
@@ -269,6 +292,33 @@ class Generator:
         else:
             op, other = self.pick((1, ("*", const(t, -1.0))), (1, ("%", const(t, 8.0))))
         return Stmt("assign", (other,), attr=(name, t, op))
+
+    def swap(self, place: Place, spend: int) -> Stmt:
+        """Two variables of one type; uniform ones only with each other, where all threads pass."""
+        found = [
+            (a, b)
+            for a in place.variables
+            for b in place.variables
+            if a[0] < b[0] and a[1:] == b[1:] and a[3] and (not a[2] or place.uniform)
+        ]
+        if not found:
+            return self.assign(place, spend)
+        a, b = self.random.choice(found)
+        return Stmt("swap", attr=(a[0], b[0]))
+
+    def choose(self, place: Place, spend: int) -> Stmt:
+        flat = [a for a in place.readable if a.role in ("in", "local", "shared") and not a.shape and a.dtype in VALUES]
+        # the engine refuses local-or-global
+        found = [
+            (a, b) for a in flat for b in flat if a.dtype == b.dtype and a.name != b.name and (a.role == "local") == (b.role == "local")
+        ]
+        names = {t for _, t, u, assignable in place.variables if assignable and not u}
+        found = [(a, b) for a, b in found if a.dtype in names]
+        if not found:
+            return self.assign(place, spend)
+        a, b = self.random.choice(found)
+        name, t, _ = self.target(place, (a.dtype,))
+        return Stmt("choose", (self.bools(2, place), self.index(2, place)), attr=(name, t, self.name("p"), a.name, b.name))
 
     def branch(self, place: Place, spend: int) -> Stmt:
         alike = place.uniform and self.chance(0.4)
@@ -352,9 +402,9 @@ class Generator:
         array = self.random.choice([a for a in self.arrays if a.role == "slot"])
         kinds = FLOATS if is_float(array.dtype) else tuple(t for t in VALUES if not is_float(t))
         name, t, _ = self.target(place, kinds)
-        ops = ["add", "max", "min", "exch"]
+        ops = ["add", "max", "min"]
         if not is_float(array.dtype):
-            ops += ["sub", "and_", "or_", "xor", "cas", *(("inc", "dec") if array.dtype == "u4" else ())]
+            ops += ["exch", "sub", "and_", "or_", "xor", "cas", *(("inc", "dec") if array.dtype == "u4" else ())]
         op = self.random.choice(ops)
         values = [self.operand(array.dtype, op, place) for _ in range(2 if op == "cas" else 1)]
         return Stmt("slot", tuple(values), attr=(array.name, name, t, op))
@@ -496,7 +546,10 @@ class Generator:
 
     def index(self, depth: int, place: Place, alike: bool = False) -> Expr:
         thread = leaf("special", "i4" if self.ndim == 1 else "i8", "tid", False, (8, 0))
-        choices: list[tuple[float, object]] = [(1, lambda: self.ints(depth, place, alike)), (1, lambda: const("i8", self.random.randint(0, 40)))]
+        choices: list[tuple[float, object]] = [
+            (1, lambda: self.ints(depth, place, alike)),
+            (1, lambda: const("i8", self.random.randint(0, 40))),
+        ]
         if not alike and not place.function:
             choices += [
                 (1.5, lambda: thread), (0.7, lambda: binary("+", thread, const("i8", self.random.randint(1, 33)))),
@@ -524,13 +577,17 @@ class Generator:
     def special(self, alike: bool) -> Expr:
         axes = "xyz"[: self.ndim]
         if alike or self.chance(0.2):
-            return leaf("special", "i4", f"cuda.{self.random.choice(('blockIdx', 'blockDim', 'gridDim'))}.{self.random.choice(axes)}", True, (9, 0))
+            return leaf(
+                "special", "i4", f"cuda.{self.random.choice(('blockIdx', 'blockDim', 'gridDim'))}.{self.random.choice(axes)}", True, (9, 0)
+            )
         name = self.random.choice(("gid", "tid", f"cuda.threadIdx.{self.random.choice(axes)}"))
         return leaf("special", "i8" if name == "gid" or (name == "tid" and self.ndim > 1) else "i4", name, False, (17, 0))
 
     def load(self, types: tuple[str, ...], place: Place, alike: bool) -> Expr | None:
         """An element of an array that may be read here, as one of these types (narrow integers as i4)."""
-        found = [a for a in place.readable if (a.dtype if a.dtype in VALUES else "i4") in types and not (alike and a.role in ("local", "out"))]
+        found = [
+            a for a in place.readable if (a.dtype if a.dtype in VALUES else "i4") in types and not (alike and a.role in ("local", "out"))
+        ]
         if not found:
             return None
         array = self.random.choice(found)
@@ -543,6 +600,8 @@ class Generator:
         how = ""
         if size and size & (size - 1) == 0 and not array.shape and self.chance(0.5):
             how = "mask"
+        elif array.shape and self.chance(0.3):
+            how = "view"
         elif self.chance(0.1):
             how = "negative"
         uniform = all(i.uniform for i in index) and array.role != "local" and not place.function
@@ -570,7 +629,7 @@ class Generator:
         if depth <= 0:
             return self.leaf(kinds, place, alike)
         kind = self.pick((2, "leaf"), (5, "binary"), (1, "shift"), (0.8, "unary"), (0.3, "power"), (0.7, "cast"), (1, "ternary"),
-                         (0.8, "extreme"), (2.5, "load"), (1, "call"), (0.5, "bits"), (0.6, "float"), (0.3, "bool"))  # fmt: skip
+                         (0.8, "extreme"), (4, "load"), (1.5, "call"), (0.5, "bits"), (0.6, "float"), (0.3, "bool"))  # fmt: skip
         d = depth - 1
         match kind:
             case "binary":
@@ -621,7 +680,7 @@ class Generator:
         return tree.node("bits", t, (a,), (64 if t == "u8" and op == "brev" else 32 if op == "brev" else 7, 0), op)
 
     def integer_binary(self, a: Expr, b: Expr) -> Expr:
-        op = self.random.choice("+ - * + - * // % & | ^".split())
+        op = self.random.choice(("+", "-", "*", "+", "-", "*", "//", "%", "&", "|", "^"))
         if op in ("//", "%") and self.chance(0.6):
             b = const("i8", self.random.choice((2, 3, 7, 10, -3, 16, 1000)))
         e = binary(op, a, b)
@@ -633,8 +692,9 @@ class Generator:
             return cast(t, self.small("i4", 15, place, alike))
         if depth <= 0:
             return self.leaf((t,), place, alike)
-        kind = self.pick((2, "leaf"), (5, "binary"), (0.8, "divide"), (0.8, "unary"), (1, "extreme"), (1, "ternary"), (0.7, "rounding"),
-                         (0.6, "fma"), (1.2, "inexact"), (0.7, "cast"), (0.7, "integer"), (2, "load"), (1, "call"), (0.3, "power"))  # fmt: skip
+        kind = self.pick((2, "leaf"), (5, "binary"), (0.8, "divide"), (0.8, "unary"), (1, "extreme"), (1, "ternary"),
+                         (0.7, "rounding"), (0.6, "fma"), (1.2, "inexact"), (0.7, "cast"), (0.7, "integer"), (2, "load"),
+                         (1, "call"), (0.3, "power"))  # fmt: skip
         e = self.any_float(kind, t, depth - 1, place, alike)
         return e if fits(e.bits, t) else tree.quantised(e)
 
@@ -645,7 +705,11 @@ class Generator:
         match kind:
             case "binary":
                 a = part()
-                b = part() if t == "f4" else self.pick((3, part), (1, lambda: part("f4")), (1, lambda: self.small("i4", 60, place, alike)))()
+                b = (
+                    part()
+                    if t == "f4"
+                    else self.pick((3, part), (1, lambda: part("f4")), (1, lambda: self.small("i4", 60, place, alike)))()
+                )
                 if self.chance(0.5):
                     a, b = b, a
                 op = self.random.choice("++--**")
@@ -707,11 +771,13 @@ class Generator:
             depth = 1
         d = depth - 1
         kind = self.pick((5, "ints"), (2, "floats"), (1.5, "logic"), (0.5, "not"), (0.5, "chain"), (0.3, "truth"))
-        op = self.random.choice("< <= > >= == !=".split())
+        op = self.random.choice(tuple(COMPARE))
         match kind:
             case "floats" if self.has("float"):
                 a = self.floats(self.random.choice(FLOATS), d, place, alike)
-                b = self.pick((3, lambda: self.floats(self.random.choice(FLOATS), d, place, alike)), (1, lambda: self.small("i4", 20, place, alike)))
+                b = self.pick(
+                    (3, lambda: self.floats(self.random.choice(FLOATS), d, place, alike)), (1, lambda: self.small("i4", 20, place, alike))
+                )
                 return tree.compare(op, a, b())
             case "logic":
                 return tree.logical(self.random.choice(("and", "or")), self.bools(d, place, alike), self.bools(d, place, alike))
@@ -719,7 +785,7 @@ class Generator:
                 return tree.logical("not", self.bools(d, place, alike))
             case "chain":
                 parts = tuple(self.ints(d, place, alike) for _ in range(3))
-                return tree.node("chain", "b", parts, (1, 0), (op, self.random.choice("< <= > >=".split())))
+                return tree.node("chain", "b", parts, (1, 0), (op, self.random.choice(("<", "<=", ">", ">="))))
             case "truth":
                 return cast("b", self.ints(d, place, alike))
         a, b = self.ints(d, place, alike), self.ints(d, place, alike)
@@ -730,12 +796,42 @@ class Generator:
 
 def assigned(body: tuple[Stmt, ...]) -> set[str]:
     """Names of the variables that some statement changes."""
-    where = {"assign": 0, "slot": 1, "reduce": 1, "scan": 1, "warp": 1, "vote": 1}
-    return {s.attr[where[s.op]] for s in tree.statements(body) if s.op in where}
+    where = {"assign": [0], "swap": [0, 1], "choose": [0], "slot": [1], "reduce": [1], "scan": [1], "warp": [1], "vote": [1]}
+    return {s.attr[k] for s in tree.statements(body) if s.op in where for k in where[s.op]}
+
+
+RICH = frozenset(
+    (
+        "for",
+        "while",
+        "break",
+        "continue",
+        "return",
+        "atomic",
+        "slot",
+        "raw",
+        "exchange",
+        "gather",
+        "reduce",
+        "scan",
+        "warp",
+        "sync_apart",
+        "vote",
+        "stride",
+        "fill",
+        "swap",
+        "choose",
+    )  # fmt: skip
+)
 
 
 def generate(seed: int) -> Kernel:
-    return Generator(seed).kernel()
+    """The kernel of a seed: of several attempts the first with enough kinds of statements beyond assignments."""
+    for attempt in range(100):
+        kernel = Generator(seed, attempt).kernel()
+        if len(RICH & {s.op for s in tree.statements(kernel.body)}) >= (5 if seed >= LARGE_FROM else 3):
+            return kernel
+    return kernel
 
 
 # ---- launches and their arguments -----------------------------------------------------------------------------------
@@ -801,7 +897,9 @@ def elements(t: str, n: int, r: np.random.Generator, plain: bool = False) -> np.
 
 def specials(t: str, r: np.random.Generator, plain: bool = False) -> np.ndarray:
     info = np.finfo(DTYPES[t])
-    values = [1.0, 2.0, 0.5] if plain else [*SPECIAL, info.max, -info.max, info.tiny, info.smallest_subnormal, info.eps, *r.normal(0, 10, 12)]
+    values = (
+        [1.0, 2.0, 0.5] if plain else [*SPECIAL, info.max, -info.max, info.tiny, info.smallest_subnormal, info.eps, *r.normal(0, 10, 12)]
+    )
     return np.array(values, DTYPES[t])
 
 
@@ -819,7 +917,7 @@ def arguments(kernel: Kernel, launch: Launch) -> dict[str, object]:
             found[a.name] = specials(a.dtype, r, launch.plain)
             continue
         if a.role == "in":
-            shape = tuple(int(n) for n in r.integers(1, 9, 2)) if a.shape else (int(r.integers(1, 70)),)
+            shape = tuple(int(n) for n in r.integers(2, 9, 2)) if a.shape else (int(r.integers(1, 70)),)
         elif a.role in ("out", "raw"):
             shape = (total, a.size) if a.layout == "2d" else (total * a.size,)
         elif a.role == "slot":
@@ -834,7 +932,7 @@ def arguments(kernel: Kernel, launch: Launch) -> dict[str, object]:
             values = elements("u1", int(np.prod(shape)), r, True).astype(DTYPES[a.dtype])
         else:
             values = elements(a.dtype, int(np.prod(shape)), r, launch.plain)
-        found[a.name] = np.array(values.reshape(shape), order=a.order if len(shape) == 2 else "C")  # type: ignore[call-overload]
+        found[a.name] = np.array(values.reshape(shape), order=a.order if len(shape) == 2 and 1 not in shape else "C")  # type: ignore[call-overload]
     for k, (name, t) in enumerate(kernel.scalars):
         if name in wanted:
             r = np.random.default_rng((launch.data_seed, 100 + k))
@@ -845,4 +943,3 @@ def arguments(kernel: Kernel, launch: Launch) -> dict[str, object]:
 
 def dynamic_bytes(kernel: Kernel) -> int:
     return sum(a.size * DTYPES[a.dtype].itemsize for a in kernel.arrays if a.role == "shared" and a.layout == "dynamic")
-

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from kernel_source import SYNCHRONISE, Writer, constant_values, used_variables
 from kernel_tree import NAMES, Array, Expr, Function, Kernel, Launch, Stmt, is_float
 from raw_operations import evaluate, operands_of
@@ -55,11 +55,17 @@ def single(x: float) -> float:
     return ctypes.c_float(x).value
 
 
+def _converter(t: str) -> Callable[[Any], Any]:
+    if t == "f4":
+        return lambda x: single(float(x))
+    if t in ("f8", "b"):
+        return float if t == "f8" else bool
+    done = WRAP[t]
+    return lambda x: done(int(x))
+
+
 # the value of any type, converted to a type
-TO: dict[str, Callable[[Any], Any]] = {
-    t: (lambda x: single(float(x))) if t == "f4" else float if t == "f8" else bool if t == "b" else lambda x, w=WRAP.get(t): w(int(x))
-    for t in NAMES
-}  # fmt: skip
+TO = {t: _converter(t) for t in NAMES}
 
 
 def to(t: str, x: Any) -> Any:
@@ -331,6 +337,23 @@ class Oracle:
         if is_float(t):
             return lambda f: f.v.__setitem__(name, to(t, FLOAT[op](f.v[name], float(value(f)))))
         return lambda f: f.v.__setitem__(name, wrap(t, INTEGER[op](f.v[name], wrap(t, value(f)))))
+
+    def do_swap(self, s: Stmt, e, bodies):
+        a, b = s.attr
+
+        def swap(f: Frame) -> None:
+            f.v[a], f.v[b] = f.v[b], f.v[a]
+
+        return swap
+
+    def do_choose(self, s: Stmt, e, bodies):
+        name, _, _, a, b = s.attr
+
+        def choose(f: Frame) -> None:
+            m = f.memory[a if e[0](f) else b]
+            f.v[name] = m.data[flat(m.shape, [e[1](f)])]
+
+        return choose
 
     def do_if(self, s: Stmt, e, bodies):
         return lambda f: bodies[0](f) if e[0](f) else bodies[1](f)
@@ -642,8 +665,11 @@ class Oracle:
 
     # ---- launches ---------------------------------------------------------------------------------------------------
 
-    def run(self, launch: Launch, arguments: dict[str, Any]) -> dict[str, np.ndarray]:
-        """The arrays among the arguments, as the launch leaves them. Raises TooSlow."""
+    def run(self, launch: Launch, arguments: dict[str, Any], backwards: bool = False) -> dict[str, np.ndarray]:
+        """The arrays among the arguments, as the launch leaves them. backwards: blocks and threads in the opposite order.
+
+        Raises TooSlow, IllegalKernel.
+        """
         memory, scalars = {}, {}
         for name, value in arguments.items():
             if isinstance(value, np.ndarray):
@@ -653,15 +679,15 @@ class Oracle:
                 scalars[name] = value.item() if isinstance(value, np.generic) else value
         meter = Meter()
         gx, gy, gz = launch.grid
-        for block in range(launch.blocks):
+        for block in reversed(range(launch.blocks)) if backwards else range(launch.blocks):
             at = (block % gx, block // gx % gy, block // (gx * gy))
-            self.run_block(launch, block, at, memory, scalars, meter)
+            self.run_block(launch, block, at, memory, scalars, meter, backwards)
         for name, value in arguments.items():
             if isinstance(value, np.ndarray):
                 memory[name].data = np.array(memory[name].data, value.dtype).reshape(value.shape)  # type: ignore[assignment]
         return {name: m.data for name, m in memory.items()}  # type: ignore[misc]
 
-    def run_block(self, launch: Launch, number: int, block, memory, scalars, meter) -> None:
+    def run_block(self, launch: Launch, number: int, block, memory, scalars, meter, backwards: bool) -> None:
         shared = {a.name: initial(a, 7) for a in self.kernel.arrays if a.role == "shared"}
         constant = {a.name: Memory(a.dtype, constant_values(a).tolist(), (a.size,)) for a in self.kernel.arrays if a.role == "const"}
         threads = []
@@ -672,19 +698,17 @@ class Oracle:
             for name, init in self.init:
                 f.v[name] = init(f)
             threads.append(self.body(f))
-        self.schedule(threads)
+        self.schedule(threads, backwards)
 
-    def schedule(self, threads: list) -> None:
+    def schedule(self, threads: list, backwards: bool = False) -> None:
         """Threads in turn, each until it waits; warps go on when their lanes do, the block when all threads do."""
         answers: dict[int, Any] = dict.fromkeys(range(len(threads)))
         while answers:
             waits_for: dict[int, Any] = {}
             while answers:
-                for tid, answer in answers.items():
-                    try:
+                for tid, answer in sorted(answers.items(), reverse=backwards, key=lambda item: item[0]):
+                    with suppress(StopIteration):
                         waits_for[tid] = threads[tid].send(answer)
-                    except StopIteration:
-                        pass
                 answers = warps_that_meet(waits_for)
                 for tid in answers:
                     del waits_for[tid]
@@ -716,7 +740,7 @@ def initial(a: Array, modulus: int) -> Memory:
 
 
 def positions(launch: Launch, number: int, block, tid: int) -> dict[str, int]:
-    (bx, by, bz), (gx, gy, gz) = launch.block, launch.grid
+    bx, by, _ = launch.block
     thread = (tid % bx, tid // bx % by, tid // (bx * by))
     at = {"tid": tid, "nt": launch.threads, "gid": number * launch.threads + tid, "total": launch.blocks * launch.threads,
           "cuda.laneid": tid % 32, "cuda.warpsize": 32}  # fmt: skip

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
-
 from kernel_tree import NAMES, Array, Expr, Function, Kernel, Stmt, Variable, is_float
 from raw_operations import RAW
 
-HEADER = "import math\n\nimport numpy as np\nfrom numba import cuda, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64\n"
+HEADER = """import math
+
+import numpy as np
+from numba import cuda, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+"""
 INDENT = "    "
 FULL = "0xFFFFFFFF"
 
@@ -24,11 +27,13 @@ def literal(t: str, value) -> str:
 
 
 def element(array: Array, index: tuple[str, ...], how: str = "") -> str:
-    """An element of an array that any thread may read: every index is brought into range. how: "", "negative" or "mask"."""
+    """An element of an array that any thread may read: every index is brought into range. how: "", "negative", "mask", "view"."""
     if array.role in ("in", "special"):
         sizes = [f"{array.name}.shape[{k}]" for k in range(len(index))] if len(index) > 1 else [f"{array.name}.size"]
     else:
         sizes = [str(n) for n in (array.shape or (array.size,))]
+    if how == "view":
+        return array.name + "".join(f"[({i}) % {n}]" for i, n in zip(index, sizes, strict=True))
     if how == "mask":
         parts = [f"({i}) & {int(n) - 1}" for i, n in zip(index, sizes, strict=True)]
     elif how == "negative":
@@ -122,6 +127,17 @@ class Writer:
 def _assign(w: Writer, s: Stmt, e: list[str]) -> list[str]:
     name, _, op = s.attr
     return [f"{name} {op}= {e[0]}"]
+
+
+def _swap(w: Writer, s: Stmt, e: list[str]) -> list[str]:
+    a, b = s.attr
+    return [f"{a}, {b} = {b}, {a}"]
+
+
+def _choose(w: Writer, s: Stmt, e: list[str]) -> list[str]:
+    """An element of one of two arrays, which may be in different memories."""
+    name, t, p, a, b = s.attr
+    return [f"{p} = {a} if {e[0]} else {b}", f"{name} = {p}[({e[1]}) % {p}.size]"]
 
 
 def _if(w: Writer, s: Stmt, e: list[str]) -> list[str]:
@@ -282,6 +298,8 @@ def _fill(w: Writer, s: Stmt, e: list[str]) -> list[str]:
 
 STATEMENTS = {
     "assign": _assign,  # attr (variable, type, "" or the operator of an augmented one); exprs (value,)
+    "swap": _swap,  # attr (variable, variable) of one type
+    "choose": _choose,  # attr (variable, type, name of the view, array, array); exprs (condition, index)
     "if": _if,  # exprs (condition,); bodies (then, else)
     "for": _for,  # attr (variable, type, step); exprs (start, stop); bodies (loop, else)
     "while": _while,  # attr (counter, limit, style); exprs (condition,); bodies (loop,)

@@ -34,7 +34,8 @@ def rounded(value: Fraction, t: type) -> np.floating:
 def fused(x, y, z):
     """x * y + z, rounded once. The product of finite factors is finite here, however large."""
     if not (np.isfinite(x) and np.isfinite(y)):
-        return x * y + z
+        with np.errstate(all="ignore"):
+            return x * y + z
     if not np.isfinite(z):
         return z
     return rounded(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)), type(x))
@@ -78,9 +79,6 @@ RAW: dict[str, tuple[str, Callable, str]] = {
     "isfinite": ("x if math.isfinite(x) else y", lambda x, y, z: x if np.isfinite(x) else y, "bits"),
     "modulo": ("x % y", lambda x, y, z: modulo(x, y), "value"),
     "fma": ("cuda.fma(x, y, z)", lambda x, y, z: fused(x, y, z), "value"),
-    "contracted_add": ("x * y + z", lambda x, y, z: fused(x, y, z), "value"),
-    "contracted_subtract": ("x * y - z", lambda x, y, z: fused(x, y, -z), "value"),
-    "contracted_from": ("z - x * y", lambda x, y, z: fused(-x, y, z), "value"),
     "exp": ("math.exp(x)", _one(np.exp), "near"),
     "log": ("math.log(x)", _one(np.log), "near"),
     "sin": ("math.sin(x)", _one(np.sin), "near"),
