@@ -59,7 +59,7 @@ class Generator:
     def __init__(self, seed: int, attempt: int = 0):
         self.seed = seed
         self.random = random.Random(f"{seed}.{attempt}")
-        self.features = {f for f in FEATURES if self.random.random() < 0.6} | {"if"}
+        self.features = {f for f in FEATURES if self.random.random() < (0.8 if f == "float" else 0.6)} | {"if"}
         self.functions: list[Function] = []
         self.arrays: list[Array] = []
         self.count = 0
@@ -261,14 +261,14 @@ class Generator:
             choices += [(0.5, self.fill)] if self.has("fill") and any(f.name[0] == "g" for f in self.functions) else []
             choices += [(1.5, self.update)] if place.atomic else []
             choices += [(1.2, self.slot)] if self.has("slot") else []
-            choices += [(1.2, self.raw)] if self.has("raw") else []
+            choices += [(2.5, self.raw)] if self.has("raw") else []
         if together:
             free = [a for a in self.arrays if a.role == "shared" and a.name not in place.busy]
             if free and nests:
                 choices += [(3, self.exchange), (1.2, self.gather), (1, self.reduce), (0.8, self.scan)]
-            choices += [(2.5, self.warp), (0.1, self.syncwarp)] if self.has("warp") else []
+            choices += [(2.5, self.warp), (1.0, self.syncwarp)] if self.has("warp") else []
             choices += [(1.2, self.vote)] if self.has("vote") else []
-            choices += [(0.3, self.sync)]
+            choices += [(0.7, self.sync)]
             choices += [(0.5, self.sync_apart)] if self.has("apart") else []
         return self.pick(*choices)(place, spend)
 

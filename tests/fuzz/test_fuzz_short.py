@@ -35,4 +35,4 @@ def test_the_seeds_cover_the_language():
     assert {"inexact", "quantised", "load", "own", "call", "cast", "power", "special", "scalar", "var", "const"} <= operations
     assert {e.attr for body in bodies for e in all_expressions(body) if e.op == "bin"} == {"+", "-", "*", "//", "%", "&", "|", "^"}
     assert {k.ndim for k in kernels} == {1, 2, 3}
-    assert len({s.attr[1] for body in bodies for s in statements(body) if s.op == "raw"}) > len(RAW) / 3
+    assert len({s.attr[1] for body in bodies for s in statements(body) if s.op == "raw"}) > len(RAW) / 4
