@@ -16,11 +16,13 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
 from kernel_check import BUILDS, Failure, check  # noqa: E402
-from kernel_generator import LARGE_FROM, generate, launches  # noqa: E402
+from kernel_generator import generate  # noqa: E402
+from kernel_launches import launches  # noqa: E402
 from kernel_oracle import TooSlow  # noqa: E402
 from kernel_shrinker import reproducer, shrink, size  # noqa: E402
 from kernel_source import source  # noqa: E402
 from kernel_tree import Kernel, Launch  # noqa: E402
+from kernel_values import LARGE_FROM  # noqa: E402
 
 HANG_S = 180.0  # for one kernel
 BATCH = 100  # kernels of a process: compiled code is kept, and fills memory

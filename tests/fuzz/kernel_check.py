@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from kernel_generator import arguments, dynamic_bytes, launches
+from kernel_launches import arguments, dynamic_bytes, launches
 from kernel_oracle import IllegalKernel, Oracle
 from kernel_source import source
 from kernel_tree import Kernel, Launch, is_float

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 from kernel_check import Failure
-from kernel_generator import arguments, dynamic_bytes
+from kernel_launches import arguments, dynamic_bytes
 from kernel_oracle import Oracle
 from kernel_source import parameters, source
 from kernel_tree import Expr, Function, Kernel, Launch, Stmt, cast, const, expressions, is_float, is_int, statements

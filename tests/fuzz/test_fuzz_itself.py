@@ -13,8 +13,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from kernel_check import Failure, alike, check, difference, unlike
-from kernel_generator import arguments, generate, launches
-from kernel_oracle import INTEGER, IllegalKernel, Oracle, TooSlow, bit_operation, updated, warp_operation, wrap
+from kernel_generator import generate
+from kernel_launches import arguments, launches
+from kernel_numbers import INTEGER, bit_operation, updated, warp_operation, wrap
+from kernel_oracle import IllegalKernel, Oracle, TooSlow
 from kernel_shrinker import reproducer, shrink, size
 from kernel_source import source
 from kernel_tree import (
