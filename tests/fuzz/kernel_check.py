@@ -1,7 +1,7 @@
 """One kernel on the engine and in the oracle: what differs, as a Failure.
 
 Each launch runs with counters on one thread, with counters on two, and without: the arrays must be the oracle's in all three,
-and the counts of one and two threads the same.
+and the counts of one and two threads the same. A kernel whose threads all wait at one line leaves no findings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from kernel_launches import arguments, dynamic_bytes, launches
 from kernel_oracle import IllegalKernel, Oracle
 from kernel_source import source
-from kernel_tree import Kernel, Launch, is_float
+from kernel_tree import Kernel, Launch, is_float, statements
 
 LIMIT_S = 20.0  # a launch of a few hundred threads takes milliseconds
 BUILDS = {"counters, 1 thread": (True, 1), "counters, 2 threads": (True, 2), "no counters": (False, 1)}
@@ -23,7 +23,7 @@ BUILDS = {"counters, 1 thread": (True, 1), "counters, 2 threads": (True, 2), "no
 
 @dataclass(frozen=True)
 class Failure:
-    """kind: what shrinking must keep ("result", "counts" or the exception's name); detail: for people."""
+    """kind: what shrinking must keep ("result", "counts", "findings" or the exception's name); detail: for people."""
 
     kind: str
     detail: str
@@ -63,6 +63,7 @@ def check(
 ) -> Failure | None:
     """The first difference between the engine and the oracle, None when there is none. Raises TooSlow, IllegalKernel (the generator's)."""
     oracle, dispatcher, dynamic = Oracle(kernel), None, dynamic_bytes(kernel)
+    apart = any(s.op == "sync_apart" for s in statements(kernel.body))  # worth a warning
     for launch in launches(kernel) if where is None else where:
         given = arguments(kernel, launch)
         wanted = oracle.run(launch, given)
@@ -80,6 +81,8 @@ def check(
                 if difference(kernel, wanted, oracle.run(launch, given, backwards=True)):
                     raise IllegalKernel(f"seed {kernel.seed}: the threads race, the result depends on their order")
                 return Failure("result", wrong, launch, name)
+            if run.findings and not apart:
+                return Failure("findings", str(run.findings[0])[:2000], launch, name)
             if counters:
                 counts[name] = counted(run)
         if len(counts) == 2 and (detail := unlike(*counts.values())):

@@ -23,7 +23,7 @@ Evaluate = Callable[[Kernel, list[Launch]], Failure | None]
 
 def alike(a: Failure | None, b: Failure) -> bool:
     """The same kind of failure; exceptions also begin with the same words (numbers and names apart)."""
-    return a is not None and a.kind == b.kind and (a.kind in ("result", "counts") or _words(a.detail) == _words(b.detail))
+    return a is not None and a.kind == b.kind and (a.kind in ("result", "counts", "findings") or _words(a.detail) == _words(b.detail))
 
 
 def _words(text: str) -> str:

@@ -80,6 +80,8 @@ class Writer:
                 return f"({a[0]} {e.attr[0]} ({a[1]} & {e.attr[1]}))"
             case "power":
                 return f"({a[0]} ** {e.attr})"
+            case "unary" if e.attr == "~" and e.args[0].type[0] == "u":
+                return f"int64(~{a[0]})"  # numba's own type is uint64 or int64, whichever of two signatures it meets first
             case "unary":
                 return f"abs({a[0]})" if e.attr == "abs" else f"({e.attr}{a[0]})"
             case "logic":

@@ -221,6 +221,7 @@ class Trace:
 class Run:
     branches: int
     trace: Trace
+    findings: tuple = ()
 
 
 def as_engine(kernel: Kernel, change=None, branches=lambda threads: 7):
@@ -258,6 +259,16 @@ def test_counts_that_depend_on_threads_are_found():
     failure = check(kernel, [A_LAUNCH], runner=as_engine(kernel, branches=lambda threads: threads))
     assert failure.kind == "counts"
     assert "branches: 1 and 2" in failure.detail
+
+
+def test_findings_about_a_clean_kernel_are_found():
+    kernel = a_kernel(Stmt("store", (ZERO, TID), attr="out0"))
+    right = as_engine(kernel)
+
+    def nervous(*args):
+        return replace(right(*args), findings=("a race",))
+
+    assert check(kernel, [A_LAUNCH], runner=nervous).kind == "findings"
 
 
 def test_traces_are_compared():
