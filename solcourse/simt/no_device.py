@@ -115,6 +115,7 @@ def _repair_min_max() -> None:
     _REPAIRED = True
     from numba.core import cgutils, types
     from numba.core.imputils import Registry as Lowerings
+    from numba.core.target_extension import target_override
     from numba.core.typing.templates import AbstractTemplate, Registry, signature
     from numba.cpython.builtins import do_minmax
     from numba.cuda.descriptor import cuda_target
@@ -147,6 +148,7 @@ def _repair_min_max() -> None:
 
     install(max, operator.gt)
     install(min, operator.lt)
-    for context, registry in ((cuda_target.typing_context, typings), (cuda_target.target_context, lowerings)):
-        context.refresh()
-        context.install_registry(registry)
+    with target_override("cuda"):  # a refresh for another target would drop numba's own declarations for cuda, for good
+        for context, registry in ((cuda_target.typing_context, typings), (cuda_target.target_context, lowerings)):
+            context.refresh()
+            context.install_registry(registry)

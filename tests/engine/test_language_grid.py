@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from solcourse.simt import frontend
-
 
 @cuda.jit
 def where_3d(out):
@@ -80,7 +78,6 @@ def size_of_a_warp(out):
     out[0] = cuda.warpsize
 
 
-@pytest.mark.skipif(frontend.front_end() == "numba", reason="numba's built-in numba.cuda has no cuda.warpsize inside kernels")
 def test_a_warp_has_32_lanes(launch):
     out = np.zeros(1, np.int32)
     launch(size_of_a_warp[1, 1], out)

@@ -39,6 +39,8 @@ class Generator(Statements):
         )  # fmt: skip
         r = self.random
         n, spend = (r.randint(5, 9), r.randint(12, 24)) if self.large else (r.randint(2, 5), r.randint(3, 8))
+        if self.winding:
+            n, spend = r.randint(1, 4), r.randint(20, 40)
         body = self.block(place, n, spend)
         changed = assigned(body)
         body += self.results([v for v in scope if v[0] in changed])

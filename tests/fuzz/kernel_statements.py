@@ -28,7 +28,7 @@ class Statements(Values):
         return tuple(found)
 
     def statement(self, place: Place, spend: int) -> Stmt:
-        nests = spend > 1 and place.depth < 4
+        nests = spend > 1 and place.depth < (7 if self.winding else 4)
         together = place.uniform and not place.function
         choices: list[tuple[float, object]] = [(2, self.assign)]
         choices += [(0.7, self.swap), (0.5, self.choose)] if not place.function else []

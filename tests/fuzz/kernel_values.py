@@ -15,7 +15,8 @@ FEATURES = ("if", "for", "while", "break", "return", "shared", "warp", "vote", "
             "float", "raw", "stride", "else", "bool", "wide", "plane", "const", "apart", "dynamic", "lead")  # fmt: skip
 MAX_TRIPS = 48  # of all loops around a statement
 COMPARE = ("<", "<=", ">", ">=", "==", "!=")
-LARGE_FROM = 1000  # seeds from here on: every fourth kernel is large (seconds to compile)
+LARGE_FROM = 1000  # seeds from here on: every fourth kernel is large (seconds to compile), another fourth is all control flow
+CONTROL = frozenset(("if", "for", "while", "break", "return", "else"))
 VALUES = ("i4", "i8", "u4", "f4", "f8")  # types of variables, besides b
 
 
@@ -42,6 +43,9 @@ class Values:
         self.count = 0
         self.ndim = self.random.choice((1, 1, 1, 2, 2, 3))
         self.large = seed >= LARGE_FROM and seed % 4 == 3
+        self.winding = seed >= LARGE_FROM and seed % 4 == 2
+        if self.winding:
+            self.features = CONTROL | {f for f in ("shared", "vote", "apart", "lead", "local", "bool") if self.chance(0.3)}
         self.integers = ("i4", "i8") if self.large else self.random.choice((("i4",), ("i8",), ("i4", "i8"), ("i4", "i8")))
         self.reals = FLOATS if self.large else self.random.choice((("f4",), ("f8",), ("f4", "f8")))
         if self.has("warp"):
@@ -180,7 +184,7 @@ class Values:
     def ints(self, depth: int, place: Place, alike: bool = False) -> Expr:
         """An integer of any type, exact in it."""
         kinds = tuple(t for t in ("i4", "i8", "u4") if self.typed(t))
-        if depth <= 0:
+        if depth <= 0 or (self.winding and depth < 2):
             return self.leaf(kinds, place, alike)
         kind = self.pick((2, "leaf"), (5, "binary"), (1, "shift"), (0.8, "unary"), (0.3, "power"), (0.7, "cast"), (1, "ternary"),
                          (0.8, "extreme"), (4, "load"), (1.5, "call"), (0.5, "bits"), (0.6, "float"), (0.3, "bool"))  # fmt: skip
