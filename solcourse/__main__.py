@@ -1,4 +1,4 @@
-"""The command `solcourse`, also `python -m solcourse`: lab, check, devices, doctor. The only module that prints.
+"""The command `solcourse`, also `python -m solcourse`: lab, check, run, devices, doctor. With scripts.py, all that prints.
 
 Nothing heavy is imported before it is known to be needed: `--help` answers at once.
 """
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 LESSON = "notebooks/00_speed_of_light.ipynb"
+RUN_OPTIONS_WITH_VALUE = ("--device", "--save")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +29,17 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--device", metavar="NAME", help="the GPU to predict for: a name of `solcourse devices`, or a part of one")
     check.set_defaults(run=_check)
 
+    run = commands.add_parser(
+        "run",
+        help="run any numba.cuda program without a GPU",
+        usage="solcourse run [--device NAME] [--profile] [--save FILE] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS ...]",
+        description="Runs a Python program as `python` does, with the engine in the place of a GPU. Output and exit status are its own.",
+    )
+    run.add_argument("--device", metavar="NAME", help="the GPU it sees and that times are predicted for: a name of `solcourse devices`")
+    run.add_argument("--profile", action="store_true", help="at the end, one report per kernel on standard error")
+    run.add_argument("--save", metavar="FILE", help="profile, and save that as .html, .txt or .json instead of showing it")
+    run.set_defaults(run=_run)
+
     devices = commands.add_parser("devices", help="the GPUs that times are predicted for")
     devices.set_defaults(run=_devices)
 
@@ -38,10 +50,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit status: 0 well, 1 not (yet), 2 wrong usage."""
-    options, rest = parser().parse_known_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    program: list[str] = []
+    if words[:1] == ["run"]:
+        from solcourse import scripts
+
+        words, program = scripts.split(words, RUN_OPTIONS_WITH_VALUE)
+    options, rest = parser().parse_known_args(words)
     if rest and options.command != "lab":
         parser().error(f"unrecognized arguments: {' '.join(rest)}")
-    options.rest = rest
+    options.rest = rest + program
     from solcourse.errors import SolcourseError
 
     try:
@@ -116,6 +134,16 @@ def _check(options: argparse.Namespace) -> int:
     passed = sum(verdict.passed for verdict in verdicts)
     print(f"{passed} of {len(verdicts)} passed")
     return 0 if passed == len(verdicts) else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    from solcourse import scripts
+    from solcourse.hardware import DEFAULT_DEVICE
+
+    if not options.rest:
+        parser().error("run needs a program: SCRIPT, -m MODULE or -c CODE")
+    env = scripts.environment(os.environ, options.device or DEFAULT_DEVICE, options.profile, options.save)
+    return scripts.run(options.rest, env)
 
 
 def _devices(options: argparse.Namespace) -> int:

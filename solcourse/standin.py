@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from solcourse import standin_memory as memory
-from solcourse.errors import SolcourseError
-from solcourse.hardware import Device
-from solcourse.hardware import device as find_device
+from solcourse.errors import RunawayKernel, SolcourseError
 from solcourse.simt import frontend, no_device
 from solcourse.standin_device import Context, StandInDevice, Stream
+
+if TYPE_CHECKING:
+    from solcourse.launches import Launches
 
 
 class _Runtime:
@@ -103,10 +108,12 @@ _RESTORE = contextlib.ExitStack()
 class Engine:
     """The engine in charge of numba.cuda; `close()`, or leaving the `with` block, gives numba.cuda back."""
 
-    def __init__(self, device: str | Device, run: Callable[[frontend.LaunchSpec, tuple], object]):
+    def __init__(self, launches: Launches, run: Callable[[Launches, frontend.LaunchSpec, tuple], object]):
         frontend.require_compiler()
-        self.device = StandInDevice(find_device(device))
-        self.run = run
+        self.device = StandInDevice(launches.device)
+        self.launches = launches
+        self.run: Callable[[frontend.LaunchSpec, tuple], object] = partial(run, launches)
+        self.said: set[str] = set()
         if not _ACTIVE:
             _install()
         _ACTIVE.append(self)
@@ -137,6 +144,41 @@ def current_device() -> StandInDevice:
     return _ACTIVE[-1].device
 
 
+def first_engine() -> Engine | None:
+    """The one that has been in charge longest: a program's own, under `solcourse run`."""
+    return _ACTIVE[0] if _ACTIVE else None
+
+
+def say_once(warning: Warning) -> None:
+    """A warning at the program's line; once for each engine however often its cause comes, unless all are asked for."""
+    said = _ACTIVE[-1].said if _ACTIVE else set()
+    kind = f"{type(warning).__name__}: {str(warning).split()[0]}"
+    action = next((action for action, message, kinds, *_ in warnings.filters if message is None and isinstance(warning, kinds)), "default")
+    if kind not in said or action in ("always", "error"):
+        said.add(kind)
+        warnings.warn(warning, stacklevel=_levels_to_program())
+
+
+def _levels_to_program() -> int:
+    """stacklevel, for the caller, of the nearest frame that is neither solcourse's nor numba's."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "solcourse"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _warn(warning: Warning) -> None:
+    """In place of `warn` in numba's dispatcher, which says at every launch of a small grid that it is small."""
+    blocks = re.match(r"Grid size (\d+) ", str(warning))
+    if not blocks:
+        warnings.warn(warning, stacklevel=_levels_to_program())
+        return
+    gpu = current_device().figures
+    if int(blocks[1]) < gpu.sms:
+        more = f"{gpu.name} has {gpu.sms} SMs, and a block runs on one of them. Further small grids are not mentioned."
+        say_once(type(warning)(f"{warning} {more}"))
+
+
 def _install() -> None:
     with contextlib.ExitStack() as stack:
         for holder, name, value in _replacements():
@@ -162,6 +204,7 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (devicearray, "MappedNDArray", memory.MappedArray),
         (devicearray, "ManagedNDArray", memory.MappedArray),
         (devicearray, "auto_device", memory.auto_device),
+        (dispatcher, "warn", _warn),
         (dispatcher.CUDADispatcher, "call", _call),
         (dispatcher.CUDADispatcher, "compile", _compile),
         (dispatcher.CUDADispatcher, "compile_device", _device_compiler(dispatcher.CUDADispatcher.compile_device)),
@@ -196,7 +239,12 @@ def _call(self: Any, args: tuple, *launch: Any) -> None:
     spec = frontend.launch_spec(self, *launch)
     if self._can_compile and not self.specialized:
         _compile(self, frontend.argument_types(self, args))
-    _ACTIVE[-1].run(spec, args)
+    try:
+        _ACTIVE[-1].run(spec, args)
+    except RunawayKernel as error:
+        if error.interrupted:  # by Ctrl-C, which a program expects to see as Python's own
+            raise KeyboardInterrupt(str(error)) from None
+        raise
 
 
 def _compile(self: Any, sig: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,7 +122,9 @@ class Event:
         """Milliseconds of CPU time from this event to `other`."""
         if self.recorded_s is None or other.recorded_s is None:
             raise SolcourseError("an event was never recorded: call event.record() before and after the work")
-        warnings.warn("CUDA events time the CPU engine here, not a GPU; sol.profile(...) predicts GPU time.", stacklevel=3)
+        from solcourse.standin import say_once
+
+        say_once(UserWarning("CUDA events time the CPU engine here, not a GPU; sol.profile(...) predicts GPU time."))
         return (other.recorded_s - self.recorded_s) * 1e3
 
 

@@ -20,6 +20,7 @@ from solcourse.hardware import device as find_device
 from solcourse.simt.records import Finding
 
 if TYPE_CHECKING:
+    from solcourse.launches import Launches
     from solcourse.report import Report
     from solcourse.simt.arguments import BoundArguments
     from solcourse.simt.frontend import KernelIR, LaunchSpec
@@ -119,18 +120,22 @@ def measure(
     return report.measured(name, gpu, timed.median_s, timed.interval_s, work=work, cache=cache, baseline_s=baseline_s)
 
 
-def use_engine(device: str | Device = DEFAULT_DEVICE) -> Engine:
+def use_engine(device: str | Device = DEFAULT_DEVICE, *, profile: bool = False) -> Engine:
     """From now on numba.cuda works on the engine: launches, eager signatures, cuda.to_device, streams, events, all of it.
 
-    A function, and a context manager that gives numba.cuda back at the end; `.close()` does the same. Counts and results do
-    not depend on `device`, only what cuda.get_current_device() says. Raises UnknownName; SolcourseError under the simulator.
+    A function, and a context manager that gives numba.cuda back at the end; `.close()` does the same. Counts and results do not
+    depend on `device`, only what cuda.get_current_device() says, how much shared memory a block may have, and predicted times.
+    profile: every launch is recorded in `.launches`, which prints one report per kernel: `solcourse run --profile` for a notebook.
+    Raises UnknownName; SolcourseError under the simulator.
 
-    >>> with use_engine("T4"):                                                # doctest: +SKIP
+    >>> with use_engine("T4", profile=True) as engine:                        # doctest: +SKIP
     ...     kernel[128, 256](cuda.to_device(x))
+    >>> print(engine.launches)                                                # doctest: +SKIP
     """
+    from solcourse.launches import Launches
     from solcourse.standin import Engine
 
-    return Engine(device, _run)
+    return Engine(Launches(find_device(device), recording=profile), _launch)
 
 
 # ------------------------------------------------------------------------------------------------------------------- parts
@@ -147,14 +152,33 @@ def _prepare(spec: LaunchSpec, args: tuple, *, private: bool = False) -> tuple[K
 def _run(
     spec: LaunchSpec, args: tuple, *, gpu: Device | None = None, counters: bool = False, sample_blocks: int | None = None
 ) -> EngineRun:
-    from solcourse.simt import engine
-
     kernel, bound = _prepare(spec, args)
     if gpu is not None:
         _check_device(kernel, spec, gpu)
-    result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=counters, sample_blocks=sample_blocks)
+    return _execute(kernel, bound, spec, counters=counters, sample_blocks=sample_blocks)
+
+
+def _execute(kernel: KernelIR, bound: BoundArguments, spec: LaunchSpec, **options: Any) -> EngineRun:
+    from solcourse.simt import engine
+
+    result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, **options)
     bound.write_back()
     return result
+
+
+def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
+    """A launch of a program under use_engine()."""
+    from solcourse.launches import Shape
+
+    kernel, bound = _prepare(spec, args)
+    _check_device(kernel, spec, launches.device)
+    if not launches.recording:
+        _execute(kernel, bound, spec, counters=False)
+        return
+    shape = Shape.of(kernel, spec, args)
+    counters = launches.wants(kernel, shape)
+    result = _execute(kernel, bound, spec, counters=counters)
+    launches.add(kernel, shape, result if counters else None)
 
 
 def _check_cache(cache: str) -> None:

@@ -219,6 +219,7 @@ def _failure(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bl
         return RunawayKernel(
             f"Kernel {kernel.name} {what}. It was in the loop at line {line} ({text}), block {_show(at)}. "
             "Check that the loop's condition can become false for every thread.",
+            interrupted=raw.stopped == "interrupted",
             file=c.program.file,
             line=line,
         )
@@ -226,6 +227,7 @@ def _failure(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bl
     return RunawayKernel(
         f"Kernel {kernel.name} was stopped: {raw.stopped}. It was launched with {blocks:,} blocks of {threads:,} threads: "
         f"{blocks * threads:,} in all. Is the grid right for the size of the arrays?",
+        interrupted=raw.stopped == "interrupted",
         file=kernel.file,
         line=kernel.first_line,
     )

@@ -1,0 +1,219 @@
+"""`solcourse run`: any Python program, with the engine in the place of numba.cuda's driver. The definition of what a program sees.
+
+    command()  -> python PROGRAM itself, started with solcourse/startup on PYTHONPATH and the settings in SOLCOURSE_RUN
+    start()    -> called by startup/sitecustomize.py in that process, before the program: waits for numba.cuda to be imported
+    _engaged() -> then the engine takes charge
+
+The program is Python's own: sys.argv, __main__, sys.path, standard streams, tracebacks, signals and exit status are what
+`python PROGRAM` has, and its child processes (multiprocessing, subprocess, a notebook's kernel) run on the engine as well.
+Nothing heavy is imported before the program imports it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.abc
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from solcourse.errors import SolcourseError
+
+HOME = os.path.dirname(os.path.abspath(__file__))
+SETTINGS = "SOLCOURSE_RUN"
+SIMULATOR = "NUMBA_ENABLE_CUDASIM"
+SAVED_AS = (".txt", ".json", ".html")
+PROGRAM = ("-m", "-c", "-")  # with a file's name, what a program can begin with
+
+
+# ------------------------------------------------------------------------------------------------- before: the command's side
+def split(arguments: Sequence[str], with_value: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(the command with our options, the program with its arguments). The program begins at the first word that is no option.
+
+    >>> split(["run", "--device", "T4", "--profile", "nbody.py", "--device", "cpu"], ["--device"])
+    (['run', '--device', 'T4', '--profile'], ['nbody.py', '--device', 'cpu'])
+    """
+    i = 1
+    while i < len(arguments) and arguments[i].startswith("-") and arguments[i] not in PROGRAM:
+        i += 2 if arguments[i] in with_value else 1
+    return list(arguments[:i]), list(arguments[i:])
+
+
+def command(program: Sequence[str]) -> list[str]:
+    """The command line: this Python, with its own options."""
+    return [sys.executable, *subprocess._args_from_interpreter_flags(), *program]  # type: ignore[attr-defined]
+
+
+def environment(before: Mapping[str, str], device: str, profile: bool, save: str | None) -> dict[str, str]:
+    """The program's environment. Raises UnknownName (device); SolcourseError for what cannot be, before anything starts."""
+    from solcourse.hardware import device as find_device
+
+    if before.get(SIMULATOR, "0") not in ("", "0"):
+        raise SolcourseError(
+            f"{SIMULATOR}={before[SIMULATOR]} puts numba's simulator in numba.cuda's place, so the engine cannot run the program. "
+            f"Unset it (`unset {SIMULATOR}`, and in ~/.bashrc), then start again: no GPU is needed either way."
+        )
+    if sys.flags.ignore_environment or sys.flags.no_site:
+        raise SolcourseError(
+            "`run` reaches the program through PYTHONPATH, which Python's options -E, -I and -S switch off: leave them out."
+        )
+    if save is not None and Path(save).suffix not in SAVED_AS:
+        raise SolcourseError(f"The profile is saved as {', '.join(SAVED_AS)}, not as {save!r}.")
+    settings = {
+        "device": find_device(device).name,
+        "profile": profile or save is not None,
+        "save": None if save is None else os.path.abspath(save),
+        "first": True,
+    }
+    path = os.pathsep.join(filter(None, [os.path.join(HOME, "startup"), before.get("PYTHONPATH")]))
+    return {**before, "PYTHONPATH": path, SETTINGS: json.dumps(settings)}
+
+
+def run(program: Sequence[str], env: Mapping[str, str]) -> int:
+    """Becomes the program (Windows has no such thing: waits for it, and returns its exit status)."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if os.name != "nt":
+        os.execve(sys.executable, command(program), env)
+    started = subprocess.Popen(command(program), env=env)
+    while True:
+        try:
+            return started.wait()
+        except KeyboardInterrupt:  # the program got it too
+            continue
+
+
+# ---------------------------------------------------------------------------------------------------- in the program's process
+def start() -> None:
+    """Arranges for the engine. Only the first process speaks and profiles; the ones it starts are like it, and silent."""
+    settings = json.loads(os.environ[SETTINGS])
+    os.environ[SETTINGS] = json.dumps({"device": settings["device"]})
+    sys.excepthook = show_exception
+    if settings.get("profile"):
+        atexit.register(_report, settings, os.getpid())  # registered first, so called last
+    sys.meta_path.insert(0, _Watch(settings))
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """Finds numba.cuda as Python would, once, and calls `engaged` when it has been imported."""
+
+    def __init__(self, settings: dict[str, Any]):
+        self.settings = settings
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "numba.cuda":
+            return None
+        sys.meta_path.remove(self)
+        _leave_the_simulator(self.settings)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                sys.modules["numba"].cuda = module  # type: ignore[attr-defined]  # importlib's own next step, needed now
+                _engaged(module, self.settings)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _leave_the_simulator(settings: Mapping[str, Any]) -> None:
+    """A program that asks for numba's simulator itself, for want of a GPU, gets the engine."""
+    from numba.core import config
+
+    if config.ENABLE_CUDASIM:
+        os.environ.pop(SIMULATOR, None)
+        config.ENABLE_CUDASIM = 0
+        _say(settings, f"the program switches numba's simulator on ({SIMULATOR}); its kernels run on the engine instead")
+
+
+def _engaged(cuda: Any, settings: Mapping[str, Any]) -> None:
+    from solcourse import verbs
+
+    if settings.get("first") and cuda.is_available():
+        _say(settings, "this machine has a GPU; `solcourse run` uses the CPU engine all the same. Plain `python` uses the GPU.")
+    verbs.use_engine(settings["device"], profile=bool(settings.get("profile")))
+
+
+def _say(settings: Mapping[str, Any], message: str) -> None:
+    if settings.get("first"):
+        print(f"solcourse: {message}", file=sys.stderr)
+
+
+def _report(settings: Mapping[str, Any], process: int) -> None:
+    """At the program's end: the profile, to standard error, so that the program's output stays its own, or to a file."""
+    if os.getpid() != process:  # a fork's end
+        return
+    sys.stdout.flush()
+    standin = sys.modules.get("solcourse.standin")
+    engine = standin.first_engine() if standin else None
+    if engine is None or not engine.launches.kernels:
+        return _say(settings, "no kernel was launched in this process, so there is nothing to profile")
+    if settings["save"] is None:
+        print(f"\n{engine.launches}", file=sys.__stderr__)
+    else:
+        try:
+            _say(settings, f"profile saved as {engine.launches.save(settings['save'])}")
+        except OSError as error:
+            _say(settings, f"the profile could not be saved: {error}")
+
+
+# ------------------------------------------------------------------------------------------------------------------ tracebacks
+def show_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """sys.excepthook: Python's own, without the frames of solcourse, and of numba where it called solcourse."""
+    cut(error.with_traceback(trace))
+    sys.__excepthook__(kind, error, error.__traceback__)
+
+
+def cut(error: BaseException) -> None:
+    """Ends the traceback, and those of the errors it came from, at the last frame of the program's own where solcourse raised it."""
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.with_traceback(_programs_part(one.__traceback__))
+        if _internal(one.__cause__):
+            one.__cause__ = None
+            one.__suppress_context__ = True
+        if _internal(one.__context__):
+            one.__context__ = None
+        todo += [one.__cause__, one.__context__]
+
+
+def _internal(error: BaseException | None) -> bool:
+    """Raised and caught within solcourse or numba."""
+    return error is not None and error.__traceback__ is not None and _owner(error.__traceback__) != ""
+
+
+def _programs_part(trace: TracebackType | None) -> TracebackType | None:
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    owners = [_owner(frame) for frame in frames]
+    kept = max((i + 1 for i, owner in enumerate(owners) if not owner), default=0)
+    if kept == 0 or "solcourse" not in owners[kept:]:  # numba's own error, as Python shows it
+        return frames[0] if frames else None
+    result = None
+    for frame in reversed(frames[:kept]):
+        result = TracebackType(result, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return result
+
+
+def _owner(trace: TracebackType) -> str:
+    """Whose code a frame runs: "solcourse", "numba", or "" for the program's."""
+    file = trace.tb_frame.f_code.co_filename
+    if file.startswith(HOME + os.sep):
+        return "solcourse"
+    package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    return "numba" if package == "numba" else ""
