@@ -8,8 +8,8 @@ wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is 
 
 from __future__ import annotations
 
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES
-from solcourse.simt.runtime import ATOMIC, LOCAL, SHARED, V1, V64, at, lanes, splat
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES, TRACE_INLINE
+from solcourse.simt.runtime import ATOMIC, C64, CHUNK, LOCAL, SHARED, V1, V64, at, lanes, splat
 
 LANES32 = lanes("i64", range(32))
 
@@ -82,8 +82,7 @@ def _memo_bounds() -> str:
     )
 
 
-CHUNK = 8  # lines handled at a time where an access touches several
-_C64, _C32, _C1 = f"<{CHUNK} x i64>", f"<{CHUNK} x i32>", f"<{CHUNK} x i1>"
+_C64, _C32, _C1 = C64, f"<{CHUNK} x i32>", f"<{CHUNK} x i1>"
 _COUNT_UP = "<" + ", ".join(f"i64 {k}" for k in range(CHUNK)) + ">"
 
 
@@ -98,11 +97,11 @@ def _record(store: bool, load: bool | None = None) -> str:
     """Marks the words of each line of %e as read or written and appends the lines to the Trace; from %go to %recorded.
     An atomic does both: it reads what it then writes."""
     load = not store if load is None else load
-    code = "  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n  %nl.64 = zext i32 %nl to i64\n"
+    code = "  %nl = load i16, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n  %nl.64 = zext i16 %nl to i64\n"
     for name in ("read", "written"):
         code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
     code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n  %bline = add i64 %line0, %bl\n"
-    code += "  %single = icmp eq i32 %nl, 1\n  br i1 %single, label %rec.one, label %rec.many\nrec.one:\n"
+    code += "  %single = icmp eq i16 %nl, 1\n  br i1 %single, label %rec.one, label %rec.many\nrec.one:\n"
     code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(
         store, load
     )
@@ -117,16 +116,8 @@ def _record(store: bool, load: bool | None = None) -> str:
 
 def _trace_lines() -> str:
     """The lines of %e into the Trace, based at line %bline; ends in block %recorded."""
-    code = _trace_cursor("%nl.64") + "traced:\n  %bline.up = shl i64 %bline, 32\n" + _splat8("up.v", "%bline.up")
-    code += (
-        "  %body = getelementptr i64, ptr %cur, i64 1\n  br label %tr.head\ntr.head:\n  %j = phi i64 [ 0, %traced ], [ %j1, %tr.head ]\n"
-    )
-    code += f"  %src = getelementptr i64, ptr %e.line, i64 %j\n  %tws = load {_C64}, ptr %src, align 64\n  %tw = add {_C64} %tws, %up.v\n"
-    code += f"  %to = getelementptr i64, ptr %body, i64 %j\n  store {_C64} %tw, ptr %to, align 8\n"
-    return (
-        code
-        + f"  %j1 = add i64 %j, {CHUNK}\n  %tr.more = icmp ult i64 %j1, %nl.64\n  br i1 %tr.more, label %tr.head, label %recorded\nrecorded:\n"
-    )
+    code = "  %shape = load i32, ptr %e.shape\n  %shape.64 = zext i32 %shape to i64\n  %bline.up = shl i64 %bline, 32\n"
+    return code + "  %where = or i64 %bline.up, %shape.64\n" + _trace_request("%nl.64", "%where")
 
 
 def _mark_many(store: bool, load: bool) -> str:
@@ -164,19 +155,18 @@ def _mark(store: bool, load: bool) -> str:
     return code
 
 
-def _trace_cursor(count: str) -> str:
-    """Moves the cursor, also past the end; goes to %traced with the header written at %cur, or to %recorded when the Trace is off or full."""
-    code = at("cur.at", "%t", THREAD["trace"]) + "  %cur = load ptr, ptr %cur.at\n"
-    code += at("lim.at", "%t", THREAD["trace_end"]) + "  %lim = load ptr, ptr %lim.at\n"
-    code += f"  %take = add i64 {count}, 1\n  %stop = getelementptr i64, ptr %cur, i64 %take\n  store ptr %stop, ptr %cur.at\n"
-    code += "  %on = icmp ule ptr %stop, %lim\n  br i1 %on, label %header, label %recorded\nheader:\n"
-    code += at("last.at", "%t", THREAD["trace_last"]) + "  store ptr %stop, ptr %last.at\n"
+def _trace_request(count: str, word: str, flags: int = -(2**63)) -> str:
+    """Appends a request of `count` lines to the Trace: its header and one word; nothing when the Trace is off or full. Ends in %recorded."""
+    code = at("tw.at", "%t", THREAD["trace_words"]) + "  %tw0 = load i64, ptr %tw.at\n"
+    code += at("room.at", "%t", THREAD["trace_room"]) + "  %room.now = load i64, ptr %room.at\n"
+    code += f"  %take = add i64 {count}, 1\n  %tw1 = add i64 %tw0, %take\n  store i64 %tw1, ptr %tw.at\n"
+    code += "  %on = icmp ule i64 %tw1, %room.now\n  br i1 %on, label %traced, label %recorded\ntraced:\n"
+    code += at("cur.at", "%t", THREAD["trace"]) + "  %cur = load ptr, ptr %cur.at\n"
     code += at("warp.at", "%t", THREAD["warp"]) + "  %warp = load i64, ptr %warp.at\n"
     code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
-    code += (
-        f"  %hd0 = or i64 %site.up, %warp.up\n  %hd1 = or i64 %hd0, {count}\n  %hd = or i64 %hd1, {-(2**63)}\n  store i64 %hd, ptr %cur\n"
-    )
-    return code + "  br label %traced\n"
+    code += f"  %hd0 = or i64 %site.up, {flags}\n  %hd1 = or i64 %hd0, %warp.up\n  %hd = or i64 %hd1, {count}\n  store i64 %hd, ptr %cur\n"
+    code += at("cur1", "%cur", 8) + f"  store i64 {word}, ptr %cur1\n" + at("cur2", "%cur", 16) + "  store ptr %cur2, ptr %cur.at\n"
+    return code + "  br label %recorded\nrecorded:\n"
 
 
 def pointer_vector(offsets: str, name: str = "ptrs") -> str:
@@ -262,7 +252,7 @@ def access_function(name: str, op: str, t: str, size: int, space: str, counters:
         code += _stray(size, bad) + "go:\n"
         if space == "global":
             code += _record(op == "store")
-        code += "  %kind = load i32, ptr %e.kind\n  %is.unit = icmp eq i32 %kind, 1\n  %is.same = icmp eq i32 %kind, 2\n"
+        code += "  %kind = load i16, ptr %e.kind\n  %is.unit = icmp eq i16 %kind, 1\n  %is.same = icmp eq i16 %kind, 2\n"
         return code + _move(op, t, size, "%is.unit", "%is.same", "%lo") + good
     code += _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(size, bad) + "go:\n"
     code += f"  %ref = extractelement {V64} %off, i64 0\n" + splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} %off, %ref.v\n"
@@ -288,9 +278,9 @@ def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
         code += f"  %row = lshr {V64} %off, {lanes('i64', [2] * 32)}\n  %row.b = shl {V64} %row, {lanes('i64', [7] * 32)}\n"
         code += f"  %low2 = and {V64} %off, {lanes('i64', [3] * 32)}\n  %voff0 = or {V64} %row.b, %low2\n"
         code += f"  %voff = add {V64} %voff0, {lanes('i64', [4 * k for k in range(32)])}\n"
-        code += _memo(size, LOCAL, "%voff") + "  br label %go\ngo:\n  %nl = load i32, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n"
+        code += _memo(size, LOCAL, "%voff") + "  br label %go\ngo:\n  %nl = load i16, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n"
         code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at\n  %bline = add i64 %line0, %bl\n"
-        code += "  %nl.64 = zext i32 %nl to i64\n" + _trace_lines()
+        code += "  %nl.64 = zext i16 %nl to i64\n" + _trace_lines()
     code += f"  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
     vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
     if op == "load":
@@ -314,8 +304,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
         code += _mark(False, True) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
         code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
         code += (
-            _trace_cursor("1")
-            + "traced:\n  %dst.1 = getelementptr i64, ptr %cur, i64 1\n  store i64 %tw, ptr %dst.1\n  br label %recorded\nrecorded:\n"
+            _trace_request("1", "%tw", -(2**63) | TRACE_INLINE)
         )
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
         code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"

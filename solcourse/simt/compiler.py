@@ -371,4 +371,21 @@ def call(entry: int, thread: int) -> int:
 
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+
+@cache
+def _of_runtime(name: str, arguments: int):
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(_runtime().get_function_address(name))
+
+
+def expand_trace(start: int, end: int, shapes: int, to: int) -> int:
+    """Writes the requests recorded at addresses start .. end as words of a records.Trace; returns where they end."""
+    return _of_runtime("simt_expand", 4)(start, end, shapes, to)
+
+
+def distinct_bits(maps: list[int], words: int) -> int:
+    """How many bits are set in any of the bitmaps at these addresses, of `words` 64-bit words; leaves them cleared."""
+    return _of_runtime("simt_distinct", 3)(ctypes.addressof((ctypes.c_int64 * len(maps))(*maps)), len(maps), words) if maps else 0
+
+
 __all__ = ["Compiled", "compile_warp", "ops"]

@@ -25,7 +25,7 @@ def text(plan: Plan, counters: bool) -> str:
     code += f"  %next.at = getelementptr i8, ptr %l, i64 {LAUNCH['next']}\n  %done.at = getelementptr i8, ptr %l, i64 {LAUNCH['done']}\n"
     code += f"  %stop.at = getelementptr i8, ptr %l, i64 {LAUNCH['stop']}\n"
     code += f"  %count.at = getelementptr i8, ptr %t, i64 {THREAD['blocks_count']}\n"
-    code += f"  %cursor.at = getelementptr i8, ptr %t, i64 {THREAD['trace']}\n  %dead.at = getelementptr i8, ptr %t, i64 {THREAD['trace_dead']}\n"
+    code += f"  %cursor.at = getelementptr i8, ptr %t, i64 {THREAD['trace']}\n  %words.at = getelementptr i8, ptr %t, i64 {THREAD['trace_words']}\n  %dead.at = getelementptr i8, ptr %t, i64 {THREAD['trace_dead']}\n"
     code += f"  %exec.at = getelementptr i8, ptr %t, i64 {THREAD['exec']}\n  %warp.at = getelementptr i8, ptr %t, i64 {THREAD['warp']}\n"
     code += (
         f"  %local.at2 = getelementptr i8, ptr %t, i64 {THREAD['local']}\n  %saved.at2 = getelementptr i8, ptr %t, i64 {THREAD['saved']}\n"
@@ -43,18 +43,18 @@ def text(plan: Plan, counters: bool) -> str:
         code += f"  %{axis}.32 = trunc i64 %{axis} to i32\n" + _put(f"ctaid_{axis}", f"%{axis}.32", "i32")
     code += _put("block", "%lin")
     code += "  %dead = load i64, ptr %dead.at\n  %alive = icmp eq i64 %dead, 0\n  %early = icmp slt i64 %b, %trace_blocks\n  %traced = and i1 %alive, %early\n"
-    code += "  %limit.now = select i1 %traced, i64 %trace_limit, i64 0\n" + _put("trace_end", "%limit.now")
-    code += "  %cursor0 = load i64, ptr %cursor.at\n"
+    code += "  %limit.now = select i1 %traced, i64 %trace_limit, i64 0\n" + _put("trace_room", "%limit.now")
+    code += "  %cursor0 = load i64, ptr %cursor.at\n  %words0 = load i64, ptr %words.at\n"
     code += "  %row.kept = icmp slt i64 %b, %exec_rows_blocks\n  %row.first = mul i64 %b, %warps\n"
     code += "  %has.shared = icmp ne i64 %shared_bytes, 0\n  br i1 %has.shared, label %fill, label %filled\n"
     # uninitialised shared and local memory is poisoned, so that results do not depend on which thread ran the block
     code += "fill:\n  %shared.p = inttoptr i64 %shared to ptr\n  call void @llvm.memset.p0.i64(ptr %shared.p, i8 -1, i64 %shared_bytes, i1 false)\n  br label %filled\nfilled:\n"
     code += _phases(plan) if plan.has_barriers else _warps(plan)
-    code += "block.done:\n  br i1 %traced, label %trace.note, label %trace.skip\ntrace.skip:\n  store i64 %cursor0, ptr %cursor.at\n  br label %trace.noted\ntrace.note:\n  %n0 = load i64, ptr %count.at\n"
+    code += "block.done:\n  br i1 %traced, label %trace.note, label %trace.skip\ntrace.skip:\n  store i64 %words0, ptr %words.at\n  br label %trace.noted\ntrace.note:\n  %n0 = load i64, ptr %count.at\n"
     code += f"  %no = mul i64 %n0, {TRACED_BYTES}\n  %blocks.p = inttoptr i64 %blocks to ptr\n  %note = getelementptr i8, ptr %blocks.p, i64 %no\n"
-    code += "  %cursor1 = load i64, ptr %cursor.at\n  %used = sub i64 %cursor1, %cursor0\n  %taken = lshr i64 %used, 3\n  store i64 %lin, ptr %note\n"
+    code += "  %words1 = load i64, ptr %words.at\n  %taken = sub i64 %words1, %words0\n  store i64 %lin, ptr %note\n"
     code += "  %note8 = getelementptr i8, ptr %note, i64 8\n  store i64 %cursor0, ptr %note8\n  %note16 = getelementptr i8, ptr %note, i64 16\n  store i64 %taken, ptr %note16\n"
-    code += "  %n1 = add i64 %n0, 1\n  store i64 %n1, ptr %count.at\n  %full = icmp ugt i64 %cursor1, %trace_limit\n"
+    code += "  %n1 = add i64 %n0, 1\n  store i64 %n1, ptr %count.at\n  %full = icmp ugt i64 %words1, %trace_limit\n"
     code += "  %full.64 = zext i1 %full to i64\n  store i64 %full.64, ptr %dead.at\n  br label %trace.noted\ntrace.noted:\n"
     code += "  %prog = atomicrmw add ptr %done.at, i64 1 monotonic\n  %b.next = add i64 %b, 1\n  %more = icmp slt i64 %b.next, %b.end\n"
     code += "  br i1 %more, label %block, label %take\nfinish:\n  ret i32 0\nfailed:\n  %low = atomicrmw min ptr %end.at, i64 %b monotonic\n  ret i32 2\n}\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"

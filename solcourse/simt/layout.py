@@ -11,9 +11,9 @@ from __future__ import annotations
 THREAD = {
     name: 8 * k
     for k, name in enumerate(
-        "launch exec shared local saved trace trace_end ctaid_x ctaid_y ctaid_z block warp "
+        "launch exec shared local saved trace trace_room ctaid_x ctaid_y ctaid_z block warp "
         "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase scratch allocs words "
-        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed trace_last".split()
+        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed trace_words shapes shapes_used".split()
     )
 }
 THREAD_BYTES = 8 * 40
@@ -32,8 +32,9 @@ ALLOC = {"base": 0, "size": 8, "line": 16, "read": 24, "written": 32, "stamp": 4
 ALLOC_BYTES = 64
 
 # one remembered lane pattern of a site; key = mask | alignment << 32 (mask is never 0, so 0 means empty)
+# kind and lines are int16; shape: int32, where the Trace's shapes have its lines
 MEMO = {
-    "hits": 0, "key": 8, "low": 16, "high": 24, "sectors": 32, "wavefronts": 40, "conflicts": 48, "kind": 56, "lines": 60,
+    "hits": 0, "key": 8, "low": 16, "high": 24, "sectors": 32, "wavefronts": 40, "conflicts": 48, "kind": 56, "lines": 58, "shape": 60,
     "pattern": 64, "line": 320,
 }  # fmt: skip
 MEMO_BYTES = 320 + 8 * 64
@@ -48,3 +49,8 @@ FRESH, RELEASED, CONTINUED = 0, 1, 2  # how a warp is entered
 
 # a block that was traced: linear index, first word, number of words
 TRACED_BYTES = 24
+
+# The Trace as it is recorded: two words for each request, and the lines of each lane pattern once, in `shapes`:
+#   header | line of the array << 32 | first word in shapes          (lines = shapes + line << 32; see records.Trace)
+#   header with TRACE_INLINE | the one line word itself
+TRACE_INLINE = 1 << 62

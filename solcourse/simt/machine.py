@@ -14,9 +14,8 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from solcourse.simt.access import CHUNK
 from solcourse.simt.arguments import BoundArguments
-from solcourse.simt.compiler import Compiled, call
+from solcourse.simt.compiler import Compiled, call, distinct_bits, expand_trace
 from solcourse.simt.layout import (
     ALLOC,
     ALLOC_BYTES,
@@ -31,6 +30,7 @@ from solcourse.simt.layout import (
 )  # fmt: skip
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
+from solcourse.simt.runtime import CHUNK
 
 TRACE_WORDS = 1 << 20  # bound of the Trace: 8 MiB, lines of half a million requests; beyond it whole blocks are left out
 TRACE_BLOCKS = 1 << 17
@@ -63,11 +63,14 @@ def _aligned(nbytes: int, zero: bool = True) -> np.ndarray:
 
 
 class Memory:
-    """Blocks of memory kept for the next launch: fresh pages cost more than most launches do."""
+    """Blocks of memory kept for the next launch: fresh pages cost more than most launches do.
+
+    clean: blocks are zero when taken and must be zero when given back."""
 
     KEEP_BYTES = 256 << 20
 
-    def __init__(self) -> None:
+    def __init__(self, clean: bool = False) -> None:
+        self._clean = clean
         self._free: dict[int, list[np.ndarray]] = {}
         self._kept = 0
         self._lock = threading.Lock()
@@ -84,8 +87,8 @@ class Memory:
                 self._kept -= size
                 block = self._free[size].pop()
             else:
-                return _aligned(size, zero)
-        if zero:
+                return _aligned(size, zero or self._clean)
+        if zero and not self._clean:
             block[:nbytes] = 0
         return block
 
@@ -97,17 +100,26 @@ class Memory:
                     self._free.setdefault(len(b), []).append(b)
 
 
-MEMORY = Memory()
+MEMORY, CLEAN = Memory(), Memory(clean=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one worker traced. notes: (blocks, 3) index, address of the first request, words; addresses of shapes and of the end."""
+
+    notes: np.ndarray
+    shapes: int
+    end: int
 
 
 class RecordedTrace(Trace):
     """A Trace still in the workers' buffers; put together when it is first read, buffers given back when it is dropped."""
 
-    _parts: list[tuple[np.ndarray, np.ndarray, int, int]]
+    _parts: list[_Part]
 
     def __init__(self, crew: list[_Thread]):
-        self.__dict__["_parts"] = [(w.words, w.traced[: w["blocks_count"]].copy(), w["trace_base"], w["trace_last"]) for w in crew]
-        weakref.finalize(self, MEMORY.give, [w.words_block for w in crew])
+        self.__dict__["_parts"] = [_Part(w.traced[: w["blocks_count"]].copy(), w.shapes.ctypes.data, w["trace"]) for w in crew]
+        weakref.finalize(self, MEMORY.give, [b for w in crew for b in (w.requests, w.shapes)])
 
     @cached_property
     def _made(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -138,6 +150,7 @@ def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
     _pool.cache_clear()
     MEMORY.renew()
+    CLEAN.renew()
 
 
 if hasattr(os, "register_at_fork"):
@@ -164,8 +177,7 @@ class _Thread:
         self.scratch = _aligned(WARP * 8)
         self.dummy = _aligned(8 * 80)
         self.rows = rows.copy()
-        self.words_block = MEMORY.take(8 * (TRACE_WORDS + CHUNK), zero=False) if traced else _aligned(64)
-        self.words = self.words_block.view(np.uint64)
+        self.requests, self.shapes = (MEMORY.take(8 * (TRACE_WORDS + slack), zero=False) if traced else _aligned(64) for slack in (2, 80))
         self.traced_block = MEMORY.take(max(1, traced) * TRACED_BYTES, zero=False)
         self.traced = self.traced_block[: max(1, traced) * TRACED_BYTES].view(np.int64).reshape(-1, TRACED_BYTES // 8)
         put = {
@@ -173,14 +185,12 @@ class _Thread:
             "shared": self.shared.ctypes.data, "local": self.local.ctypes.data, "saved": self.saved.ctypes.data,
             "scratch": self.scratch.ctypes.data, "dummy": self.dummy.ctypes.data, "memo": self.memo.ctypes.data,
             "totals": self.totals.ctypes.data, "allocs": self.rows.ctypes.data, "blocks": self.traced.ctypes.data,
-            "trace": self.words.ctypes.data, "trace_limit": self.words.ctypes.data + (8 * TRACE_WORDS if traced else 0),
+            "trace": self.requests.ctypes.data, "shapes": self.shapes.ctypes.data, "trace_limit": TRACE_WORDS if traced else 0,
         }  # fmt: skip
         for name, value in put.items():
             self.record[THREAD[name] // 8] = value
 
     def __getitem__(self, name: str) -> int:
-        if name == "trace_base":
-            return self.words.ctypes.data
         return int(self.record[THREAD[name] // 8])
 
 
@@ -301,6 +311,7 @@ class _Maps:
         self.atomics = any(s.kind == "global_atomic" for s in c.program.sites)
         self.maps: list[dict[int, tuple[np.ndarray, ...]]] = []
         self.keep: list = []
+        self.bitmaps: list[np.ndarray] = []
         self.dynamic = dynamic
 
     def _find(self, p: int) -> int | None:
@@ -331,7 +342,7 @@ class _Maps:
                     if index not in maps:
                         lines = -(-a.nbytes // LINE_BYTES) + 1
                         words = -(-a.nbytes // 4) + 2 if self.atomics else 1
-                        maps[index] = tuple(self._map(n) for n in (lines, lines, words, words))
+                        maps[index] = (self._bitmap(lines), self._bitmap(lines), self._map(words), self._map(words))
                     for m, column in zip(maps[index], ("read", "written", "stamp", "count"), strict=False):
                         row[ALLOC[column] // 8] = m.ctypes.data
             elif kind == "constant":
@@ -349,6 +360,15 @@ class _Maps:
         self.keep.append(block)
         return block[: 4 * n].view(np.uint32)
 
+    def _bitmap(self, lines: int) -> np.ndarray:
+        """One uint32 for each line, and some more to fill whole vectors; zero again after totals()."""
+        n = -(-lines // 16) * 16
+        if self.sampled:
+            return self._map(n)
+        block = CLEAN.take(4 * n)
+        self.bitmaps.append(block)
+        return block[: 4 * n].view(np.uint32)
+
     def place_shared(self, worker: _Thread) -> None:
         plan = self.c.plan
         base = worker.shared.ctypes.data
@@ -357,43 +377,29 @@ class _Maps:
                 worker.rows[k, 0] = base + plan.shared_offsets[name]
                 worker.rows[k, 1] = plan.shared_sizes.get(name) or self.dynamic
 
-    def _touched(self, index: int) -> tuple[bool, bool]:
-        """Whether the kernel has loads, and stores or atomics, that can go to this allocation."""
-        names = {self.allocations[k].name for k in (index, *self.of_param) if k is not None and k == index} | {
-            n.lstrip("%").split(".")[0]
-            for (kind, n), k in zip(self.c.plan.rows, self.of_param, strict=False)
-            if kind == "param" and k == index
-        }
-        sites = [s for s in self.c.program.sites if s.kind.startswith("global") and (s.array in names or " or " in s.array)]
-        return any(s.kind != "global_store" for s in sites), any(s.kind != "global_load" for s in sites)
-
     def totals(self, trace: Trace, blocks: int) -> tuple[list[tuple[int, int, int]], int]:
         """(per allocation: distinct bytes read before written, distinct bytes written, size), most atomics on one address."""
-        touched = []
-        most = 0
+        touched, most = [], 0
         lines = self._lines(trace, blocks)
         for index, first in self.maps[0].items() if self.maps else ():
-            reads, writes = self._touched(index)
-            read = written = 0
-            where: slice | np.ndarray = slice(None)
-            if lines is not None:
-                here = lines - self.lines[index]
-                where = here[(here >= 0) & (here < len(first[0]))]
-            for which, wanted in ((0, reads), (1, writes)):
-                if not wanted:
-                    continue
-                words = first[which][where]
-                for other in self.maps[1:]:
-                    words = words | other[index][which][where]
-                n = 4 * int(np.bitwise_count(words).sum(dtype=np.int64))
-                read, written = (read + n, written) if which == 0 else (read, written + n)
-            touched.append((read, written, self.allocations[index].nbytes))
+            each = [maps[index] for maps in self.maps]
+            if self.sampled:
+                read, written = (self._distinct([maps[which] for maps in each], index, lines) for which in (0, 1))
+            else:
+                read, written = (distinct_bits([m[which].ctypes.data for m in each], len(first[which]) // 2) for which in (0, 1))
+            touched.append((4 * read, 4 * written, self.allocations[index].nbytes))
             if self.atomics:
-                counts = first[3]
-                for other in self.maps[1:]:
-                    counts = counts + other[index][3]
-                most = max(most, int(counts.max(initial=0)))
+                most = max(most, int(sum(maps[3] for maps in each).max(initial=0)))
+        CLEAN.give(self.bitmaps)
         return touched, most
+
+    def _distinct(self, maps: list[np.ndarray], index: int, lines: np.ndarray | None) -> int:
+        """Bits set in any of the maps, looking only at these lines."""
+        where: slice | np.ndarray = slice(None)
+        if lines is not None:
+            here = lines - self.lines[index]
+            where = here[(here >= 0) & (here < len(maps[0]))]
+        return int(np.bitwise_count(np.bitwise_or.reduce([m[where] for m in maps])).sum(dtype=np.int64))
 
     def _lines(self, trace: Trace, blocks: int) -> np.ndarray | None:
         """Every line a sampled launch touched, where its trace is complete; else None, for all lines there are."""
@@ -444,11 +450,12 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
     return Raw(executions, warp_rows, sites, trace, touched, most, divergent, bypassed, error, stopped, [keep])
 
 
-def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The longest run of traced blocks, from the first, that fits the bound: the same whatever thread ran which block.
 
     A first block that does not fit by itself is cut at its last whole request."""
-    notes = np.concatenate([np.column_stack((n, np.full(len(n), k))) for k, (_, n, *_) in enumerate(parts)])
+    notes = np.concatenate([np.column_stack((p.notes, np.append(p.notes[1:, 1], p.end)[: len(p.notes)], np.full(len(p.notes), k)))
+                            for k, p in enumerate(parts)])  # fmt: skip
     if len(parts) > 1:
         notes = notes[np.argsort(notes[:, 0], kind="stable")]
     if not len(notes):
@@ -457,23 +464,19 @@ def _assemble(parts: list[tuple[np.ndarray, np.ndarray, int, int]]) -> tuple[np.
     notes = notes[: gaps[0] + 1] if len(gaps) else notes
     ends = np.cumsum(notes[:, 2])
     n = int(np.searchsorted(ends, TRACE_WORDS, side="right"))
-    if n == 0:  # the worker that ran the first block has nothing else in its buffer before it
-        words, _, base, last = parts[notes[0, 3]]
-        start, stop = int(notes[0, 1] - base) // 8, (last - base) // 8
-        return notes[:1, 0].copy(), np.array([0, stop - start], np.int64), words[start:stop].copy()
-    notes, ends = notes[:n], ends[:n]
-    offsets = np.concatenate(([0], ends)).astype(np.int64)
-    blocks = notes[:, 0].copy()
-    starts = (notes[:, 1] - np.array([base for _, _, base, _ in parts])[notes[:, 3]]) // 8
-    words = np.empty(int(ends[-1]), np.uint64)
-    # blocks are handed out in chunks: copy what one worker traced in one go as one piece
-    follows = (notes[1:, 3] == notes[:-1, 3]) & (starts[1:] == starts[:-1] + notes[:-1, 2])
+    cut = n == 0  # the worker that ran the first block has nothing else in its buffer before it
+    notes, ends = (notes[:1], np.array([TRACE_WORDS])) if cut else (notes[:n], ends[:n])
+    words = np.empty(int(ends[-1]) + CHUNK, np.uint64)
+    at = words.ctypes.data
+    # blocks are handed out in chunks: expand what one worker traced in one go as one piece
+    follows = (notes[1:, 4] == notes[:-1, 4]) & (notes[1:, 1] == notes[:-1, 3])
     first = np.concatenate(([0], np.flatnonzero(~follows) + 1))
-    last = np.concatenate((first[1:], [n])) - 1
-    for a, b in zip(first.tolist(), last.tolist(), strict=False):
-        size = int(offsets[b + 1] - offsets[a])
-        words[offsets[a] : offsets[b + 1]] = parts[notes[a, 3]][0][starts[a] : starts[a] + size]
-    return blocks, offsets, words
+    last = np.concatenate((first[1:], [len(notes)])) - 1
+    for a, b in zip(first.tolist(), last.tolist(), strict=True):
+        at = expand_trace(int(notes[a, 1]), int(notes[b, 3]), parts[int(notes[a, 4])].shapes, at)
+    size = (at - words.ctypes.data) // 8
+    offsets = np.concatenate(([0], [size] if cut else ends)).astype(np.int64)
+    return notes[:, 0].copy(), offsets, words[:size]
 
 
 __all__ = ["Raw", "launch_grid"]

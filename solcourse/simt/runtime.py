@@ -1,4 +1,5 @@
-"""The engine's own LLVM IR that does not depend on the kernel: what happens when a lane pattern is new, or an access strays.
+"""The engine's own LLVM IR that does not depend on the kernel: what happens when a lane pattern is new, or an access strays; and
+what reads the records of a launch afterwards.
 
 Compiled once per process; generated kernels call it by symbol. `simt_miss` is the definition of sectors, wavefronts and
 bank conflicts in code (rules: shared memory has 32 banks of 4 bytes; 8-byte accesses go by half-warps, 16-byte by quarters).
@@ -6,10 +7,12 @@ bank conflicts in code (rules: shared memory has 32 banks of 4 bytes; 8-byte acc
 
 from __future__ import annotations
 
-from solcourse.simt.layout import ERROR_BOUNDS, MEMO, THREAD, TOTALS_BYTES
+from solcourse.simt.layout import ERROR_BOUNDS, MEMO, THREAD, TOTALS_BYTES, TRACE_INLINE
 
 SHARED, ATOMIC, LOCAL = 0x100, 0x200, 0x400  # flags of simt_miss, above the access size in bytes
 
+CHUNK = 8  # lines handled at a time
+C64 = f"<{CHUNK} x i64>"
 V64, V32, V1, V8 = "<32 x i64>", "<32 x i32>", "<32 x i1>", "<32 x i8>"
 
 
@@ -127,9 +130,9 @@ entry:
   %full = icmp eq i32 %mask, -1
   %unit = and i1 %unit.all, %full
   %one = icmp eq i64 %low, %top
-  %kind.same = select i1 %one, i32 2, i32 0
-  %kind = select i1 %unit, i32 1, i32 %kind.same
-  store i32 %kind, ptr %e.kind
+  %kind.same = select i1 %one, i16 2, i16 0
+  %kind = select i1 %unit, i16 1, i16 %kind.same
+  store i16 %kind, ptr %e.kind
   ; words of each lane's line
   %line = ashr {V64} %off, {lanes("i64", [7] * 32)}
   %word.64 = lshr {V64} %off, {lanes("i64", [2] * 32)}
@@ -158,7 +161,6 @@ lined:
   ; shared atomics need no lines, and their patterns are nearly always new
   %lines = phi i32 [ 0, %entry ], [ %lines.n, %to.lines ]
   %lines.kept = select i1 %is.shared, i32 0, i32 %lines
-  store i32 %lines.kept, ptr %e.lines
   ; sectors: groups of 8 words that have a bit
   br label %sector.head
 sector.head:
@@ -273,9 +275,11 @@ double.body:
   br label %double.head
 double.done:
   %lines.two = shl i32 %lines.kept, 1
-  store i32 %lines.two, ptr %e.lines
   br label %last
 last:
+  %lines.all = phi i32 [ %lines.kept, %finish ], [ %lines.two, %double.done ]
+  %lines.16 = trunc i32 %lines.all to i16
+  store i16 %lines.16, ptr %e.lines
   %factor = select i1 %two.words, i64 2, i64 1
   %sectors.f = mul i64 %sectors, %factor
   %wave.f = mul i64 %wave, %factor
@@ -284,8 +288,121 @@ last:
   store i64 %sectors.f, ptr %e.sectors
   store i64 %wave.f, ptr %e.wavefronts
   store i64 %conflict.f, ptr %e.conflicts
+  ; while the Trace is on, the lines become one of its shapes
+{at("used.at", "%t", THREAD["shapes_used"])}  %used = load i64, ptr %used.at
+{at("words.at", "%t", THREAD["trace_words"])}  %words.now = load i64, ptr %words.at
+{at("room.at", "%t", THREAD["trace_room"])}  %room = load i64, ptr %room.at
+  %used.32 = trunc i64 %used to i32
+  store i32 %used.32, ptr %e.shape
+  %full.trace = icmp uge i64 %words.now, %room
+  %nothing = or i1 %full.trace, %is.shared
+  br i1 %nothing, label %out.ret, label %shape
+shape:
+{at("shapes.at", "%t", THREAD["shapes"])}  %shapes = load ptr, ptr %shapes.at
+  %shape.to = getelementptr i64, ptr %shapes, i64 %used
+  %lines.64 = zext i32 %lines.all to i64
+  %used.new = add i64 %used, %lines.64
+  store i64 %used.new, ptr %used.at
+  br label %shape.head
+shape.head:
+  %s = phi i64 [ 0, %shape ], [ %s1, %shape.head ]
+  %from.at = getelementptr i64, ptr %e.line, i64 %s
+  %some.lines = load {C64}, ptr %from.at, align 64
+  %to.at = getelementptr i64, ptr %shape.to, i64 %s
+  store {C64} %some.lines, ptr %to.at, align 8
+  %s1 = add i64 %s, {CHUNK}
+  %s.more = icmp ult i64 %s1, %lines.64
+  br i1 %s.more, label %shape.head, label %out.ret
+out.ret:
   ret void
 }}
+"""
+
+
+_EXPAND = f"""
+; recorded requests %src .. %end as the words of a records.Trace, at %dst (with room for {CHUNK} more); returns their end
+define ptr @simt_expand(ptr %src, ptr %end, ptr %shapes, ptr %dst) {{
+entry:
+  br label %head
+head:
+  %from = phi ptr [ %src, %entry ], [ %from.next, %inline ], [ %from.next, %copied ]
+  %to = phi ptr [ %dst, %entry ], [ %to.inline, %inline ], [ %to.next, %copied ]
+  %more = icmp ult ptr %from, %end
+  br i1 %more, label %body, label %exit
+body:
+  %noted = load i64, ptr %from
+  %word.at = getelementptr i64, ptr %from, i64 1
+  %word = load i64, ptr %word.at
+  %from.next = getelementptr i64, ptr %from, i64 2
+  %header = and i64 %noted, {~TRACE_INLINE}
+  store i64 %header, ptr %to
+  %lines.to = getelementptr i64, ptr %to, i64 1
+  %flag = and i64 %noted, {TRACE_INLINE}
+  %is.inline = icmp ne i64 %flag, 0
+  br i1 %is.inline, label %inline, label %shape
+inline:
+  store i64 %word, ptr %lines.to
+  %to.inline = getelementptr i64, ptr %to, i64 2
+  br label %head
+shape:
+  %count = and i64 %noted, 65535
+  %index = and i64 %word, 4294967295
+  %up = xor i64 %word, %index
+  %up.1 = insertelement {C64} poison, i64 %up, i64 0
+  %up.v = shufflevector {C64} %up.1, {C64} poison, <{CHUNK} x i32> zeroinitializer
+  %lines.from = getelementptr i64, ptr %shapes, i64 %index
+  br label %copy
+copy:
+  %k = phi i64 [ 0, %shape ], [ %k1, %copy ]
+  %a = getelementptr i64, ptr %lines.from, i64 %k
+  %v = load {C64}, ptr %a, align 8
+  %moved = add {C64} %v, %up.v
+  %b = getelementptr i64, ptr %lines.to, i64 %k
+  store {C64} %moved, ptr %b, align 8
+  %k1 = add i64 %k, {CHUNK}
+  %copy.more = icmp ult i64 %k1, %count
+  br i1 %copy.more, label %copy, label %copied
+copied:
+  %to.next = getelementptr i64, ptr %lines.to, i64 %count
+  br label %head
+exit:
+  ret ptr %to
+}}
+"""
+
+_DISTINCT = """
+; the number of bits set in any of %n bitmaps of %words 64-bit words (a multiple of 8); leaves the bitmaps cleared
+define i64 @simt_distinct(ptr %maps, i64 %n, i64 %words) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i1, %counted ]
+  %sum = phi <8 x i64> [ zeroinitializer, %entry ], [ %sum1, %counted ]
+  %more = icmp ult i64 %i, %words
+  br i1 %more, label %gather, label %exit
+gather:
+  %k = phi i64 [ 0, %head ], [ %k1, %gather ]
+  %any = phi <8 x i64> [ zeroinitializer, %head ], [ %any1, %gather ]
+  %map.at = getelementptr ptr, ptr %maps, i64 %k
+  %map = load ptr, ptr %map.at
+  %at = getelementptr i64, ptr %map, i64 %i
+  %v = load <8 x i64>, ptr %at, align 64
+  store <8 x i64> zeroinitializer, ptr %at, align 64
+  %any1 = or <8 x i64> %any, %v
+  %k1 = add i64 %k, 1
+  %again = icmp ult i64 %k1, %n
+  br i1 %again, label %gather, label %counted
+counted:
+  %bits = call <8 x i64> @llvm.ctpop.v8i64(<8 x i64> %any1)
+  %sum1 = add <8 x i64> %sum, %bits
+  %i1 = add i64 %i, 8
+  br label %head
+exit:
+  %total = call i64 @llvm.vector.reduce.add.v8i64(<8 x i64> %sum)
+  ret i64 %total
+}
+declare <8 x i64> @llvm.ctpop.v8i64(<8 x i64>)
+declare i64 @llvm.vector.reduce.add.v8i64(<8 x i64>)
 """
 
 
@@ -329,5 +446,7 @@ def text() -> str:
             _LINES,
             _miss(),
             _stray(),
+            _EXPAND,
+            _DISTINCT,
         )
     )
