@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from solcourse.errors import SolcourseError
+from solcourse.simt.device_memory import allocation_at, register
+
 ALIGNMENT = 256  # cudaMalloc's
 POISON = 0xFF
 
@@ -26,7 +29,7 @@ def allocate(nbytes: int, *, poison: bool = True) -> np.ndarray:
     memory = raw[start : start + nbytes]
     if poison:
         memory.fill(POISON)
-    return memory
+    return register(memory)
 
 
 class Memory:
@@ -41,6 +44,17 @@ class Memory:
         """The host array's own memory, as pinned and mapped to the device."""
         core = array.ravel(order="K") if array.flags.forc else array
         return cls(core.view(np.uint8) if core.size else np.empty(0, np.uint8))
+
+    @classmethod
+    def of(cls, pointer: Any) -> Memory:
+        """numba's MemoryPointer, as cuda.as_cuda_array makes one from the address in another library's array, or a Memory."""
+        if isinstance(pointer, cls):
+            return pointer
+        address = int(pointer.device_pointer)
+        owner = allocation_at(address)
+        if owner is None:
+            raise SolcourseError(f"the address {address:#x} is in no array of the engine's: copy the array to the host first.")
+        return cls(owner, address - int(owner.ctypes.data), pointer.size)
 
     @property
     def device_ctypes_pointer(self) -> ctypes.c_void_p:
@@ -82,7 +96,7 @@ class DeviceArray:
         last = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
         first = sum(v for v in last if v < 0)
         self.alloc_size = sum(abs(v) for v in last) + dtype.itemsize if math.prod(shape) else 0
-        self.gpu_data = Memory(allocate(self.alloc_size)) if gpu_data is None else gpu_data
+        self.gpu_data = Memory(allocate(self.alloc_size)) if gpu_data is None else Memory.of(gpu_data)
         self.engine_owner = self.gpu_data.owner
         offset = self.gpu_data.offset - (first if gpu_data is None else 0)
         empty = self.alloc_size == 0  # NumPy wants room for strides even then
@@ -166,8 +180,8 @@ class DeviceArray:
             return
         module = device_arrays_module()
         module.sentry_contiguous(self.engine_view)
-        target = module.array_core(self.engine_view)
-        source = module.array_core(source)
+        target = _core(self.engine_view)
+        source = _core(source)
         if not hasattr(ary, "engine_view"):
             source = np.asarray(source, order="C" if target.flags.c_contiguous else "F")
         module.check_array_compatibility(target, source)
@@ -180,8 +194,7 @@ class DeviceArray:
         if ary is None:
             raw = np.zeros(self.alloc_size, np.uint8)
             ary = np.ndarray(self.shape, self.dtype, raw, 0, self.strides) if self.size else np.empty(self.shape, self.dtype)
-            core = device_arrays_module().array_core(ary)
-            np.copyto(core, device_arrays_module().array_core(self.engine_view))
+            np.copyto(_core(ary), _core(self.engine_view))
             return ary
         device_arrays_module().check_array_compatibility(self.engine_view, ary)
         np.copyto(ary, self.engine_view)
@@ -315,6 +328,11 @@ class MappedArray(np.ndarray):
     @property
     def _numba_type_(self) -> Any:
         return DeviceArray.at(self.engine_owner, self.engine_view)._numba_type_
+
+
+def _core(array: np.ndarray) -> np.ndarray:
+    """What is in memory: repeated dimensions (stride 0) have length 1. numba's array_core makes a scalar of a repeated scalar."""
+    return array[(*(slice(0, 1) if stride == 0 else slice(None) for stride in array.strides), ...)] if array.size else array
 
 
 def _as_tuple(item: Any) -> tuple:
