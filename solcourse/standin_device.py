@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,14 @@ from solcourse.hardware import Device
 from solcourse.simt import frontend
 
 KIB = 1024
+HAS = (
+    "CONCURRENT_KERNELS", "COOPERATIVE_LAUNCH", "CAN_MAP_HOST_MEMORY", "UNIFIED_ADDRESSING", "MANAGED_MEMORY", "CONCURRENT_MANAGED_ACCESS",
+    "GPU_OVERLAP", "STREAM_PRIORITIES_SUPPORTED", "GLOBAL_L1_CACHE_SUPPORTED", "LOCAL_L1_CACHE_SUPPORTED", "COMPUTE_PREEMPTION_SUPPORTED",
+)  # fmt: skip
+HAS_NOT = (
+    "KERNEL_EXEC_TIMEOUT", "TCC_DRIVER", "PCI_DEVICE_ID", "PCI_BUS_ID", "PCI_DOMAIN_ID", "INTEGRATED", "ECC_ENABLED", "COMPUTE_MODE",
+    "MULTI_GPU_BOARD", "MULTI_GPU_BOARD_GROUP_ID", "COOPERATIVE_MULTI_DEVICE_LAUNCH", "PAGEABLE_MEMORY_ACCESS",
+)  # fmt: skip
 
 
 class StandInDevice:
@@ -49,12 +58,11 @@ class StandInDevice:
             "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": figures.smem_max_kib_block * KIB,
             "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": figures.smem_max_kib_sm * KIB,
             "SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO": figures.fp32_lanes_sm // figures.fp64_lanes_sm,
-            "CONCURRENT_KERNELS": 1,
-            "COOPERATIVE_LAUNCH": 1,
-            "CAN_MAP_HOST_MEMORY": 1,
-            "UNIFIED_ADDRESSING": 1,
-            "MANAGED_MEMORY": 1,
-            **dict.fromkeys(("KERNEL_EXEC_TIMEOUT", "TCC_DRIVER", "PCI_DEVICE_ID", "PCI_BUS_ID", "PCI_DOMAIN_ID", "INTEGRATED"), 0),
+            "MAX_PITCH": 2**31 - 1,
+            "TEXTURE_ALIGNMENT": 512,
+            "ASYNC_ENGINE_COUNT": 2,
+            **dict.fromkeys(HAS, 1),
+            **dict.fromkeys(HAS_NOT, 0),
             **{f"MAX_BLOCK_DIM_{axis}": limit for axis, limit in zip("XYZ", frontend.MAX_BLOCK, strict=True)},
             **{f"MAX_GRID_DIM_{axis}": limit for axis, limit in zip("XYZ", frontend.MAX_GRID, strict=True)},
         }
@@ -63,7 +71,9 @@ class StandInDevice:
         attributes = self.__dict__.get("attributes", {})
         if name in attributes:
             return attributes[name]
-        raise AttributeError(f"the engine's stand-in for a {self.figures.name} does not know the device attribute {name!r}")
+        near = difflib.get_close_matches(name, attributes, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"the engine's stand-in for the {self.figures.name} does not know the device attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         return f"<CUDA device 0 '{self.name}'>"

@@ -56,6 +56,11 @@ def without_device() -> Iterator[None]:
     from numba.cuda.dispatcher import CUDADispatcher
 
     lent: dict[Any, OrderedDict] = {}
+    here, ask = threading.get_ident(), api.current_context  # other threads of the program go on asking
+
+    def current_context(devnum: int | None = None) -> Any:
+        return _CONTEXT if threading.get_ident() == here else ask(devnum)
+
     compile_device = getattr(CUDADispatcher.compile_device, "__wrapped__", CUDADispatcher.compile_device)
 
     def compile_device_here(self: Any, args: tuple, return_type: Any = None) -> Any:
@@ -69,7 +74,7 @@ def without_device() -> Iterator[None]:
             self.targetoptions = options
 
     with LOCK, numba_lock(), contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(api, "current_context", lambda devnum=None: _CONTEXT))
+        stack.enter_context(replaced(api, "current_context", current_context))
         stack.enter_context(replaced(nvvm, "NVVM", lambda: _NVVM))
         _repair_min_max()
         stack.enter_context(replaced(CUDADispatcher, "compile_device", compile_device_here))
