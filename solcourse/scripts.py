@@ -18,6 +18,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -29,6 +30,7 @@ HOME = os.path.dirname(os.path.abspath(__file__))
 SETTINGS = "SOLCOURSE_RUN"
 SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 SAVED_AS = (".txt", ".json", ".html")
+_LIBRARIES = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
 PROGRAM = ("-m", "-c", "-")  # with a file's name, what a program can begin with
 
 
@@ -192,7 +194,7 @@ def cut(error: BaseException) -> None:
 
 def _internal(error: BaseException | None) -> bool:
     """Raised and caught within solcourse or numba."""
-    return error is not None and error.__traceback__ is not None and _owner(error.__traceback__) != ""
+    return error is not None and error.__traceback__ is not None and _owner(error.__traceback__) in ("solcourse", "numba")
 
 
 def _programs_part(trace: TracebackType | None) -> TracebackType | None:
@@ -201,19 +203,20 @@ def _programs_part(trace: TracebackType | None) -> TracebackType | None:
         frames.append(trace)
         trace = trace.tb_next
     owners = [_owner(frame) for frame in frames]
-    kept = max((i + 1 for i, owner in enumerate(owners) if not owner), default=0)
-    if kept == 0 or "solcourse" not in owners[kept:]:  # numba's own error, as Python shows it
-        return frames[0] if frames else None
+    last = max((i for i, owner in enumerate(owners) if owner == "program"), default=-1)
+    end = next((i for i in range(last + 1, len(frames)) if owners[i] == "solcourse"), len(frames))
+    while end < len(frames) and end > 0 and owners[end - 1] == "numba":
+        end -= 1
     result = None
-    for frame in reversed(frames[:kept]):
+    for frame in reversed(frames[:end]):
         result = TracebackType(result, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return result
 
 
 def _owner(trace: TracebackType) -> str:
-    """Whose code a frame runs: "solcourse", "numba", or "" for the program's."""
+    """Whose code a frame runs: "solcourse", "numba", "library" (Python's own and what is installed), "program"."""
     file = trace.tb_frame.f_code.co_filename
-    if file.startswith(HOME + os.sep):
-        return "solcourse"
     package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-    return "numba" if package == "numba" else ""
+    if package in ("solcourse", "numba"):
+        return package
+    return "library" if file.startswith(("<frozen ", *_LIBRARIES)) else "program"

@@ -20,9 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from solcourse import standin_memory as memory
-from solcourse.errors import RunawayKernel, SolcourseError
+from solcourse.errors import SolcourseError
 from solcourse.simt import frontend, no_device
 from solcourse.standin_device import Context, StandInDevice, Stream
+from solcourse.standin_errors import as_numba_has_them
 
 if TYPE_CHECKING:
     from solcourse.launches import Launches
@@ -236,15 +237,11 @@ def _call(self: Any, args: tuple, *launch: Any) -> None:
     if len(launch) == 1:
         configured = launch[0]
         launch = (configured.griddim, configured.blockdim, configured.stream, configured.sharedmem)
-    spec = frontend.launch_spec(self, *launch)
-    if self._can_compile and not self.specialized:
-        _compile(self, frontend.argument_types(self, args))
-    try:
+    with as_numba_has_them():
+        spec = frontend.launch_spec(self, *launch)
+        if self._can_compile and not self.specialized:
+            _compile(self, frontend.argument_types(self, args))
         _ACTIVE[-1].run(spec, args)
-    except RunawayKernel as error:
-        if error.interrupted:  # by Ctrl-C, which a program expects to see as Python's own
-            raise KeyboardInterrupt(str(error)) from None
-        raise
 
 
 def _compile(self: Any, sig: Any) -> Any:

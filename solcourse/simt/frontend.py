@@ -68,6 +68,10 @@ class KernelIR:
     annotation: Any = field(default=None, repr=False, compare=False)
 
 
+class WrongArguments(LaunchError, TypeError):
+    """Too many or too few arguments, or of a kind that no kernel takes; numba raises TypeError for these."""
+
+
 @dataclass(frozen=True)
 class LaunchSpec:
     """A launch: dimensions as (x, y, z); `stream` is accepted and ignored, every launch is synchronous."""
@@ -170,7 +174,7 @@ def argument_types(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
     names, variadic = argument_names(dispatcher)
     if len(args) != len(names) and not variadic:
         kernel = f"{dispatcher.py_func.__name__}({', '.join(names)})"
-        raise LaunchError(f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given.")
+        raise WrongArguments(f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given.")
     for i, value in enumerate(args):
         _refuse_hopeless(names[i] if i < len(names) else f"argument {i}", value)
     if not dispatcher._can_compile:
@@ -182,7 +186,7 @@ def argument_types(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
         except Exception as error:  # numba raises several unrelated classes here
             name = names[i] if i < len(names) else f"argument {i}"
             what = _article(type(value).__name__)
-            raise LaunchError(f"Argument {name!r} is {what}, which kernels cannot take. {_ACCEPTED}") from error
+            raise WrongArguments(f"Argument {name!r} is {what}, which kernels cannot take. {_ACCEPTED}") from error
     return tuple(types)
 
 
@@ -225,7 +229,7 @@ def _refuse_hopeless(name: str, value: Any) -> None:
         what, cure = f"{what} in a real GPU's memory", " Copy it to the host first."
     else:
         return
-    raise LaunchError(f"Argument {name!r} is {_article(what)}, which kernels cannot take here. {_ACCEPTED}{cure}")
+    raise WrongArguments(f"Argument {name!r} is {_article(what)}, which kernels cannot take here. {_ACCEPTED}{cure}")
 
 
 def _article(what: str) -> str:
