@@ -217,10 +217,18 @@ def shared_names(kernel: KernelIR) -> list[str]:
     return [name for *_, name in sorted(found)]
 
 
+def _provided(symbol: str) -> bool:
+    if symbol.startswith("simt_"):
+        from solcourse.simt import special  # numba's CPU compiler: only where a kernel needs it
+
+        return special.provide(symbol)
+    return llvm.address_of_symbol(symbol) is not None
+
+
 def _require_symbols(kernel: KernelIR, declared: dict[str, str]) -> None:
     """A C library may lack a function; calling it would end the process."""
     for name, line in declared.items():
-        if line.startswith("declare") and f"@{name}(" in line and "." not in name and llvm.address_of_symbol(name) is None:
+        if line.startswith("declare") and f"@{name}(" in line and "." not in name and not _provided(name):
             raise UnsupportedKernel(
                 f"Kernel {kernel.name} needs `{name}`, which this machine's C library does not have. Nothing ran.",
                 file=kernel.file,

@@ -6,6 +6,7 @@ The optimised IR is not SASS. Rows follow what NVPTX code generation does with 6
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from solcourse.simt.ir import Const, Instr
@@ -46,9 +47,15 @@ _LIBRARY = {
     "cosh": (18, 40, 14), "tanh": (14, 40, 12), "asin": (16, 40, 12), "acos": (16, 40, 12), "atan": (16, 36, 12), "atan2": (24, 60, 16),
     "asinh": (24, 50, 16), "acosh": (24, 50, 16), "atanh": (24, 50, 16), "pow": (30, 90, 20), "cbrt": (14, 30, 10), "erf": (20, 50, 16),
     "erfc": (28, 60, 20), "tgamma": (40, 90, 30), "lgamma": (40, 90, 30), "fmod": (20, 40, 10), "hypot": (12, 30, 8), "remainder": (20, 40, 10),
+    "erfinv": (30, 70, 20), "erfcinv": (30, 70, 20), "erfcx": (28, 60, 20), "normcdf": (30, 64, 20), "normcdfinv": (30, 70, 20),
+    "sinpi": (12, 22, 12), "cospi": (12, 22, 12), **dict.fromkeys(("j0", "j1", "y0", "y1"), (40, 80, 30)), "jn": (80, 160, 60), "yn": (80, 160, 60),
 }  # fmt: skip
-_ROOT = {"sqrt": (6, 12, 1), "rsqrt": (3, 10, 1)}
+_ROOT = {"sqrt": (6, 12, 1), "rsqrt": (3, 10, 1), "div": (9, 20, 1), "rcp": (8, 16, 1)}
 _ONE = {"fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "minnum", "maxnum", "fmin", "fmax", "round", "roundeven"}
+
+
+_ROUNDED = re.compile(r"__nv_[df]?(add|sub|mul|ma|div|rcp|sqrt)f?_r[nzud]$")
+_ROUNDED_FLOPS = {"add": 1, "sub": 1, "mul": 1, "ma": 2}
 
 
 def library_name(callee: str) -> str:
@@ -120,7 +127,10 @@ def _call(i: Instr) -> Cost:
         return Cost(1, "cbu", "alu")
     if name.startswith("llvm.nvvm.fma"):
         return _float(i.type, 1, 2)
-    bare = library_name(name)
+    rounded = _ROUNDED.match(name)
+    if rounded and rounded[1] in _ROUNDED_FLOPS:  # as the operator that rounds to nearest
+        return _float(i.type, 1, _ROUNDED_FLOPS[rounded[1]])
+    bare = rounded[1] if rounded else library_name(name)
     double = i.type == "double"
     if bare in ("fma", "fmuladd"):
         return _float(i.type, 1, 2)

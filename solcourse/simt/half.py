@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-_DECLARE = re.compile(r'^declare i32 @"?(_Z\w*_nbst)"?\((.*)\)[^\n]*$', re.M)
+from solcourse.simt.bodies import completed
+
 _BINARY = {"pl": "fadd", "mi": "fsub", "ml": "fmul", "dv": "fdiv"}
 _COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _NAMED_BINARY = {
@@ -16,26 +17,16 @@ _NAMED_BINARY = {
 }
 _NAMED_COMPARE = {f"__h{n}": p for n, p in _COMPARE.items()} | {f"__h{n}u": "u" + p[1:] for n, p in _COMPARE.items()}
 _UNARY = {"hsqrt": "sqrt", "hceil": "ceil", "hfloor": "floor", "hrint": "rint", "htrunc": "trunc", "hexp": "exp", "hexp2": "exp2",
-          "hlog": "log", "hlog2": "log2", "hlog10": "log10", "hsin": "sin", "hcos": "cos", "__habs": "fabs"}  # fmt: skip
+          "hlog": "log", "hlog2": "log2", "hlog10": "log10", "hsin": "sin", "hcos": "cos", "__habs": "fabs", "hexp10": "exp10"}  # fmt: skip
 _CONVERT = {"d": "double", "f": "float", "i": "i32", "j": "u32", "l": "i64", "m": "u64", "x": "i64", "y": "u64", "s": "i16", "t": "u16"}
 
 
-def with_bodies(text: str) -> str:
-    """The module with every known shim and piece of float16 assembly defined."""
-    text = without_assembly(_DECLARE.sub(lambda m: _define(m.group(1), m.group(2).count(",")) or m.group(0), text))
-    used = sorted(set(re.findall(r"@(llvm\.(\w+)\.(f16|f32))\(", text)))  # a second declaration of a name is an error: only missing ones
-    for name, base, t in used:
-        full = "half" if t == "f16" else "float"
-        if not re.search(rf'^declare [^\n]*@"?{re.escape(name)}"?\(', text, re.M):
-            text += f"declare {full} @{name}({', '.join([full] * {'fma': 3, 'maxnum': 2, 'minnum': 2}.get(base, 1))})\n"
-    return text
-
-
-def _define(name: str, operands: int) -> str | None:
-    body = _body(name)
+def body_of(name: str, parameters: str) -> str | None:
+    """The definition of a shim, None when it is not known. For bodies.with_bodies."""
+    body = _body(name) if name.endswith("_nbst") else None
     if body is None:
         return None
-    params = ", ".join(["ptr %r", *(f"ptr %p{k}" for k in range(operands))])
+    params = ", ".join(["ptr %r", *(f"ptr %p{k}" for k in range(parameters.count(",")))])
     return f'define internal i32 @"{name}"({params}) alwaysinline {{\n{body}  ret i32 0\n}}\n'
 
 
@@ -75,6 +66,10 @@ def _named(base: str) -> str | None:
     if base in _UNARY:  # computed in float32 and rounded once
         code = _load(0) + "  %w = fpext half %a0 to float\n"
         return code + f"  %x = call float @llvm.{_UNARY[base]}.f32(float %w)\n  %v = fptrunc float %x to half\n  store half %v, ptr %r\n"
+    if base in ("hrcp", "hrsqrt"):
+        root = "  %x = call float @llvm.sqrt.f32(float %w)\n" if base == "hrsqrt" else "  %x = fadd float %w, -0.0\n"
+        code = _load(0) + "  %w = fpext half %a0 to float\n" + root
+        return code + "  %y = fdiv float 1.0, %x\n  %v = fptrunc float %y to half\n  store half %v, ptr %r\n"
     if base in ("__float2half", "__float2half_rn", "__double2half"):
         return _from("double" if "double" in base else "float")
     return None
@@ -111,7 +106,7 @@ def without_assembly(text: str) -> str:
         return f'call {m.group(1)} @"{name}"('
 
     text = _ASM.sub(replace, text)
-    return text + "\n" + "\n".join(made.values())
+    return completed(text, list(made.values()))
 
 
 def _halves(n: int) -> tuple[str, str]:

@@ -47,6 +47,19 @@ def match_function(name: str, t: str) -> str:
     )
 
 
+MODES = {"rz": 0, "rn": 1, "ru": 2, "rd": 3}  # of llvm.set.rounding
+CONVERSIONS = ("sitofp", "uitofp", "fptrunc")
+
+
+def rounded_function(name: str, intrinsic: str, mode: str, result: str, types: list[str]) -> str:
+    """One constrained float operation in a rounding mode, never inlined: no other code runs in that mode."""
+    head = f"define internal {result} @{name}({', '.join(f'{t} %a{k}' for k, t in enumerate(types))}) strictfp noinline {{\n"
+    operands = ", ".join(f"{t} %a{k}" for k, t in enumerate(types))
+    code = head + f"  call void @llvm.set.rounding(i32 {MODES[mode]}) strictfp\n"
+    code += f'  %r = call {result} @{intrinsic}({operands}, metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp\n'
+    return code + f"  call void @llvm.set.rounding(i32 {MODES['rn']}) strictfp\n  ret {result} %r\n}}\n"
+
+
 def mixed_function(name: str, inner: str, op: str, t: str, rows: int) -> str:
     """An access whose lanes may be in different arrays: array after array."""
     v = f"<32 x {t}>"

@@ -377,8 +377,24 @@ def float_class(e, i: Instr, test: str) -> str:
     return e.op(f"zext {e.text_type('i1', vector)} {bit} to {e.type(i)}")
 
 
-_UNARY = "exp exp2 log log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh exp10 expm1 log1p cbrt erf erfc tgamma lgamma".split()
-_BINARY_LIB = "pow atan2 fmod hypot remainder".split()
+def rounded(op: str, mode: str) -> Callable:
+    """fadd, fsub, fmul, fdiv, sqrt, fma, a reciprocal or a conversion, rounded to nearest ("rn"), up, down, or to zero; never fused."""
+
+    def emit(e, i: Instr) -> str:
+        vector = e.is_vector(i)
+        types = i.attr[1]
+        operands = [(e.text_type(t, vector), e.value(a, vector, t)) for a, t in zip(i.args, types, strict=True)]
+        if op == "rcp":
+            operands = [(e.type(i), e.splat_const(i, 1.0)), *operands]
+        return e.rounded("fdiv" if op == "rcp" else op, mode, e.type(i), operands, (i.type, types[0], vector))
+
+    return emit
+
+
+_UNARY = "exp exp2 log log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh exp10 expm1 log1p cbrt erf erfc tgamma lgamma logb".split()
+_BINARY_LIB = "pow atan2 fmod hypot remainder nextafter fdim ldexp scalbn".split()
+_DOUBLE_ONLY = "j0 j1 jn y0 y1 yn".split()  # their floats: libdevice.py, as for what special.py has
+_SPECIAL = "erfinv erfcinv erfcx normcdf normcdfinv sinpi cospi".split()
 _VECTOR = {"sqrt": "sqrt", "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "nearbyint": "nearbyint",
            "fmin": "minnum", "fmax": "maxnum", "copysign": "copysign", "round": "round"}  # fmt: skip
 
@@ -407,6 +423,14 @@ def _float_rows() -> dict[str, Callable]:
             rows[f"__nv_{n}{tail}"] = lambda e, i, n=n: float_class(e, i, n)
         rows[f"__nv_{'isfinited' if not suffix else 'finitef'}"] = lambda e, i: float_class(e, i, "isfinite")
         rows["__nv_signbitd"] = lambda e, i: float_class(e, i, "signbit")
+    rows |= {f"__nv_{n}": _library_row(n) for n in _DOUBLE_ONLY} | {f"__nv_{n}": _library_row(f"simt_{n}") for n in _SPECIAL}
+    for mode in ("rn", "rd", "ru", "rz"):
+        for n, op in {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rcp": "rcp", "sqrt": "sqrt"}.items():
+            rows |= {f"__nv_{t}{n}_{mode}": rounded(op, mode) for t in "fd"}
+        rows |= {f"__nv_{t}_{mode}": rounded("fma", mode) for t in ("fma", "fmaf")}
+        rows |= {f"__nv_{n}_{mode}": rounded("sitofp", mode) for n in ("int2float", "ll2float", "ll2double")}
+        rows |= {f"__nv_{n}_{mode}": rounded("uitofp", mode) for n in ("uint2float", "ull2float", "ull2double")}
+        rows[f"__nv_double2float_{mode}"] = rounded("fptrunc", mode)
     return rows
 
 
@@ -426,7 +450,7 @@ CALLS: dict[str, Callable] = {
 
 # LLVM intrinsics that are the same operation on vectors
 _SAME = "smax smin umax umin abs fabs fma fmuladd sqrt ctpop ctlz cttz fshl fshr bswap bitreverse minnum maxnum minimum maximum copysign floor ceil trunc rint nearbyint round roundeven canonicalize uadd.sat sadd.sat usub.sat ssub.sat".split()
-_LLVM_LIBM = "exp exp2 log log2 log10 sin cos tan pow sinh cosh tanh asin acos atan atan2".split()
+_LLVM_LIBM = "exp exp2 exp10 log log2 log10 sin cos tan pow sinh cosh tanh asin acos atan atan2".split()
 _IGNORED = (
     "llvm.lifetime",
     "llvm.assume",

@@ -13,7 +13,8 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from solcourse.simt.half import with_bodies
+from solcourse.simt import half, libdevice
+from solcourse.simt.bodies import with_bodies
 from solcourse.simt.ir import Block, Const, Function, Instr
 
 _LOCK = threading.Lock()
@@ -39,9 +40,13 @@ _SREG = re.compile(r"llvm\.nvvm\.read\.ptx\.sreg\.")
 _SREG_DECLARE = re.compile(r'^declare [^\n]*?(@"?simt\.sreg\.[\w.]+"?\(\))[^\n]*$', re.M)
 
 
+def _body_of(name: str, parameters: str) -> str | None:
+    return half.body_of(name, parameters) or libdevice.body_of(name, parameters)
+
+
 def optimise(text: str, entry: str) -> str:
     """Optimised LLVM IR of the module, with only what `entry` needs."""
-    text = with_bodies(_SREG.sub("simt.sreg.", text))
+    text = with_bodies(half.without_assembly(_SREG.sub("simt.sreg.", text)), _body_of)
     text = _SREG_DECLARE.sub(r"declare i32 \1 memory(none) nounwind willreturn", text)  # and no range attribute
     with _LOCK:
         machine = _nvptx()

@@ -236,6 +236,17 @@ class Values:
         args = ", ".join(f"<32 x {ty}> {v}" for ty, v in operands)
         return self.op(f"call <32 x {t}> @{name}({args}, i32 {self.mask()})")
 
+    def rounded(self, op: str, mode: str, result: str, operands: list[tuple[str, str]], types: tuple[object, object, bool]) -> str:
+        """A float operation under a rounding mode, in a function of its own: no other code may run in that mode."""
+        name = f"rounded.{op}.{mode}." + ".".join(self.mangle(t, types[2]) for t in types[:2])
+        if name not in self.helpers:
+            intrinsic = f"llvm.experimental.constrained.{op}." + ".".join(name.split(".")[3 : 5 if op in lanes.CONVERSIONS else 4])
+            arguments = [t for t, _ in operands]
+            self.helpers[name] = lanes.rounded_function(name, intrinsic, mode, result, arguments)
+            self.declared[intrinsic] = f"declare {result} @{intrinsic}({', '.join((*arguments, 'metadata', 'metadata'))})"
+            self.declared["llvm.set.rounding"] = "declare void @llvm.set.rounding(i32)"
+        return self.op(f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in operands)})")
+
     def mask(self) -> str:
         return self.current_mask
 
