@@ -11,6 +11,7 @@ what numba's functions look up, not the functions, so that an earlier `from numb
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import re
 import sys
@@ -57,6 +58,7 @@ class EngineKernel:
     launch_config_sensitive = False
     const_mem_size = 0
     max_threads_per_block = frontend.MAX_BLOCK_THREADS
+    _linking_files: frozenset = frozenset()  # what numba would hand to the linker
 
     def __init__(self, dispatcher: Any, arg_types: tuple):
         self.dispatcher, self.argument_types = dispatcher, arg_types
@@ -65,6 +67,7 @@ class EngineKernel:
         self.signature = frontend.void_signature(arg_types)
         self._type_annotation = self.ir.annotation
         self._codelibrary = self.library = self
+        self.cooperative = self.ir.is_cooperative
         self._real: Any = None
 
     def launch(self, args: tuple, grid: Any, block: Any, stream: Any = 0, sharedmem: int = 0) -> None:
@@ -83,6 +86,17 @@ class EngineKernel:
         return self.ir.llvm
 
     inspect_llvm = get_llvm_str
+
+    def inspect_asm(self, cc: tuple[int, int] | None = None) -> str:
+        """PTX, where NVIDIA's compiler is installed."""
+        return frontend.ptx(self.dispatcher, self.argument_types, cc or current_device().compute_capability)
+
+    get_asm_str = inspect_asm
+
+    def inspect_sass(self) -> str:
+        raise SolcourseError("SASS is a GPU's own machine code, which the engine does not make; inspect_asm() gives the PTX.")
+
+    inspect_sass_cfg = inspect_sass
 
     @property
     def shared_mem_per_block(self) -> int:
@@ -205,6 +219,7 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (devicearray, "MappedNDArray", memory.MappedArray),
         (devicearray, "ManagedNDArray", memory.MappedArray),
         (devicearray, "auto_device", memory.auto_device),
+        (driver, "get_devptr_for_active_ctx", ctypes.c_uint64),
         (dispatcher, "warn", _warn),
         (dispatcher.CUDADispatcher, "call", _call),
         (dispatcher.CUDADispatcher, "compile", _compile),

@@ -50,11 +50,11 @@ class Memory:
         """numba's MemoryPointer, as cuda.as_cuda_array makes one from the address in another library's array, or a Memory."""
         if isinstance(pointer, cls):
             return pointer
-        address = int(pointer.device_pointer)
-        owner = allocation_at(address)
+        address = int(getattr(pointer.device_pointer, "value", pointer.device_pointer) or 0)
+        owner = allocation_at(address) if pointer.size else allocate(0)
         if owner is None:
             raise SolcourseError(f"the address {address:#x} is in no array of the engine's: copy the array to the host first.")
-        return cls(owner, address - int(owner.ctypes.data), pointer.size)
+        return cls(owner, address - int(owner.ctypes.data) if pointer.size else 0, pointer.size)
 
     @property
     def device_ctypes_pointer(self) -> ctypes.c_void_p:

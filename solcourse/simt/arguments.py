@@ -7,7 +7,9 @@ copy on the device, as on a GPU, and is written back in argument order.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from solcourse.errors import LaunchError
+from solcourse.simt.captured import Captured
+from solcourse.simt.device_memory import allocation_at
 from solcourse.simt.frontend import KernelIR
 
 
@@ -61,9 +65,8 @@ def bind(kernel: KernelIR, args: tuple, *, private: bool = False) -> BoundArgume
     for i, (kind, value) in enumerate(zip(kernel.arg_types, args, strict=True)):
         name = kernel.arg_names[i] if i < len(kernel.arg_names) else f"args[{i - len(kernel.arg_names)}]"
         binder.add(name, kind, value)
-    for i, array in enumerate(kernel.captured):
-        if hasattr(array, "engine_owner"):
-            binder.device_memory(f"captured[{i}]", array)
+    for captured in kernel.captured:
+        binder.captured(captured)
     return binder.finish()
 
 
@@ -108,13 +111,41 @@ class _Binder:
 
     def device_memory(self, name: str, value: Any) -> _Pointer:
         owner, view = value.engine_owner, value.engine_view
+        allocation = self.allocation(name, owner, view.dtype, view.shape)
+        return _Pointer(name, view, shift=allocation.address - int(owner.ctypes.data))
+
+    def allocation(self, name: str, owner: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -> Allocation:
+        """The launch's one entry for the allocation `owner` (n,) uint8, described by the first array in it."""
         key = int(owner.ctypes.data)
         if key not in self.device:
-            whole = view.nbytes == owner.nbytes
-            shape = view.shape if whole else (owner.nbytes // max(1, view.dtype.itemsize),)
+            size = dtype.itemsize
+            if math.prod(shape) * size != owner.nbytes:
+                shape = (owner.nbytes // max(1, size),)
             memory = owner.copy() if self.private else owner
-            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, view.dtype.itemsize, shape, memory)
-        return _Pointer(name, view, shift=self.device[key].address - key)
+            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, size, shape, memory)
+        return self.device[key]
+
+    def pointer(self, name: str, kind: Any, value: Any) -> None:
+        """A bare address, for a kernel that takes CPointer(...): it must lie in an allocation of the stand-in device."""
+        address = _wrapped(name, kind, value, "c_uint64")
+        owner = allocation_at(address)
+        if owner is None:
+            raise LaunchError(
+                f"Argument {name!r}: the address {address:#x} is in no device array. Pass array.device_ctypes_pointer.value of an array "
+                "from cuda.to_device or cuda.device_array, and keep that array alive."
+            )
+        from numba.np.numpy_support import as_dtype
+
+        dtype = np.dtype(np.uint8)
+        with contextlib.suppress(NotImplementedError, TypeError):  # a pointee that NumPy has no type for
+            dtype = np.dtype(as_dtype(kind.dtype))
+        allocation = self.allocation(name, owner, dtype, ())
+        self.flat.append(address + allocation.address - int(owner.ctypes.data))
+
+    def captured(self, array: Captured) -> None:
+        """A device array from the scope around the kernel."""
+        interface = array.array.__cuda_array_interface__
+        self.flat.append(self.allocation(array.name, array.allocation, np.dtype(interface["typestr"]), interface["shape"]).address)
 
     def host_memory(self, name: str, view: np.ndarray, hint: str) -> _Pointer:
         core = view[tuple(0 if stride == 0 else slice(None) for stride in view.strides)] if view.size and 0 in view.strides else view
@@ -193,7 +224,9 @@ def _check_array(name: str, kind: Any, view: np.ndarray) -> None:
     except Exception:  # a dtype that numba cannot turn back into NumPy's (char sequences, extension types)
         wanted = view.dtype
     fits = {"C": view.flags.c_contiguous, "F": view.flags.f_contiguous}.get(kind.layout, True)
-    same = wanted == view.dtype or (wanted.itemsize == view.dtype.itemsize and wanted.kind in "mMV")
+    # signed and unsigned are the same bits; dates and records are compared by size
+    alike = wanted.kind in "mMV" or {wanted.kind, view.dtype.kind} == {"i", "u"}
+    same = wanted == view.dtype or (wanted.itemsize == view.dtype.itemsize and alike)
     if same and kind.ndim == view.ndim and fits:
         return
     order = "C" if view.flags.c_contiguous else "F" if view.flags.f_contiguous else "A"
@@ -210,9 +243,13 @@ def _assign_record(record: Any, pointer: _Pointer) -> None:
 
 
 def _flatten_integer(binder: _Binder, name: str, kind: Any, value: Any) -> None:
-    bits = getattr(ctypes, f"c_{'u' * (not kind.signed)}int{kind.bitwidth}")
+    binder.flat.append(_wrapped(name, kind, value, f"c_{'u' * (not kind.signed)}int{kind.bitwidth}"))
+
+
+def _wrapped(name: str, kind: Any, value: Any, ctype: str) -> int:
+    """`value` as an integer of that ctypes type, wrapped around as C does."""
     try:
-        binder.flat.append(bits(value if isinstance(value, int) else value.__index__()).value)
+        return getattr(ctypes, ctype)(value if isinstance(value, int) else value.__index__()).value
     except (AttributeError, TypeError) as error:
         raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
 
@@ -249,7 +286,7 @@ def _flatten_enum(binder: _Binder, name: str, kind: Any, value: Any) -> None:
 # numba-cuda has type classes of its own beside numba's: rows go by class name; the first that fits wins
 _FLATTEN: tuple[tuple[str, Callable[[_Binder, str, Any, Any], None]], ...] = (
     ("Array", _Binder.array),
-    ("CPointer", lambda binder, name, kind, value: binder.flat.append(int(value))),
+    ("CPointer", _Binder.pointer),
     ("Boolean", lambda binder, name, kind, value: binder.flat.append(int(bool(value)))),
     ("Integer", _flatten_integer),
     ("Float", _flatten_float),

@@ -24,6 +24,7 @@ import numpy as np
 from solcourse.errors import UnsupportedKernel
 from solcourse.simt import access, costs, driver, ops, runtime
 from solcourse.simt import cfg as cfg_
+from solcourse.simt.captured import as_parameters
 from solcourse.simt.emit import Emitter
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, parse_module, type_text
@@ -132,6 +133,7 @@ def _front(kernel: KernelIR, digest: str) -> tuple[str, Function]:
     if digest not in _PARSED:
         text = optimise(kernel.llvm, kernel.entry)
         function = parse_module(text, kernel.entry)
+        as_parameters(function, kernel.captured)
         atomic_helpers(function)
         contract(function)
         _PARSED[digest] = (text, function)

@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from solcourse.errors import LaunchError, SolcourseError
+from solcourse.simt.captured import Captured, captured_by, with_globals
 from solcourse.simt.no_device import COMPUTE_CAPABILITY, DATA_LAYOUT, LOCK, dispatcher_module, front_end, without_device
 from solcourse.simt.type_errors import type_error
 
@@ -47,7 +48,7 @@ class KernelIR:
     source_key   of the Python source, its constants, argument types and options: equal on both front ends, "" if unknown
     exceptions   status code -> (exception class, arguments, (function, file, line) or None) that the entry can return; a GPU
                  drops them unless the kernel was made with debug=True
-    captured     device arrays the kernel took from global scope; they are addressed by pointers inside the IR
+    captured     allocations of device arrays the kernel took from the scope around it: pointer parameters after all others
     annotation   numba's type annotation of the function
     """
 
@@ -64,8 +65,17 @@ class KernelIR:
     static_shared_bytes: int = 0
     source_key: str = ""
     exceptions: Mapping[int, tuple] = field(default_factory=dict, repr=False)
-    captured: tuple[Any, ...] = field(default=(), repr=False)
+    captured: tuple[Captured, ...] = field(default=(), repr=False)
     annotation: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether it asks for the grid as a group: numba then launches it cooperatively."""
+        return "@cudaCG" in self.llvm
+
+
+class DeviceFunctionLaunched(LaunchError, RuntimeError):
+    """A device function that was launched; numba raises RuntimeError for it."""
 
 
 class WrongArguments(LaunchError, TypeError):
@@ -122,6 +132,13 @@ def launch_spec(dispatcher: Any, grid: Any, block: Any, stream: Any = 0, dynamic
     """Checked LaunchSpec from integers or tuples of up to three. Raises LaunchError that names the values."""
     grid, block = _dimensions(grid, "grid"), _dimensions(block, "block")
     name = dispatcher.py_func.__name__
+    if dispatcher.targetoptions.get("device"):
+        code = dispatcher.py_func.__code__
+        raise DeviceFunctionLaunched(
+            f"Cannot compile a device function as a kernel: {name} has device=True, so kernels call it. To launch it, drop device=True.",
+            file=code.co_filename,
+            line=code.co_firstlineno,
+        )
     where = f"{name}[{_short(grid)}, {_short(block)}]"
     swap = ""
     if _product(block) > MAX_BLOCK_THREADS >= _product(grid):
@@ -315,14 +332,18 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         try:
             from numba.core import types
 
-            result = compile_cuda(function, types.void, arg_types, **flags)
+            try:
+                result = compile_cuda(function, types.void, arg_types, **flags)
+            except ZeroDivisionError:  # numba cannot describe a tuple of empty tuples to a debugger: without line numbers, then
+                result = compile_cuda(function, types.void, arg_types, **flags | {"lineinfo": False})
             modules = list(result.library.llvm_strs)
         except Warning:  # the caller made warnings errors: not the kernel's fault
             raise
         except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
             raise type_error(error, function, names, arg_types) from None  # numba stays in __context__; its traceback helps no learner
     entry = result.fndesc.llvm_func_name
-    llvm, parameters, static_shared_bytes = _link(modules, entry)
+    captured = captured_by(getattr(result.library, "referenced_objects", {}).values(), function)
+    llvm, parameters, static_shared_bytes = _link([with_globals(text, captured) for text in modules], entry)
     code = function.__code__
     if static_shared_bytes > STATIC_SHARED_LIMIT:
         raise LaunchError(
@@ -341,13 +362,28 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         arg_types=arg_types,
         fingerprint=_fingerprint(llvm, entry, options),
         options=options,
-        parameters=parameters,
+        parameters=(*parameters, *("ptr" for _ in captured)),
         static_shared_bytes=static_shared_bytes,
         source_key=_source_key(dispatcher, arg_types, options),
         exceptions=_exceptions(result.call_helper),
-        captured=tuple(getattr(result.library, "referenced_objects", {}).values()),
+        captured=captured,
         annotation=result.type_annotation,
     )
+
+
+def ptx(dispatcher: Any, arg_types: tuple, compute_capability: tuple[int, int]) -> str:
+    """What NVIDIA's compiler makes of the kernel; it needs no GPU. Raises SolcourseError where it is not installed."""
+    options = _options(dispatcher)
+    chosen = {name: options[name] for name in ("debug", "fastmath", "opt", "forceinline", "launch_bounds") if name in options}
+    lineinfo = bool(dispatcher.targetoptions.get("lineinfo"))
+    try:
+        importlib.import_module("numba.cuda.cudadrv.nvvm").NVVM()
+    except Exception as error:  # the loader has an error of its own for each way of not finding it
+        raise SolcourseError(
+            "PTX is made by NVIDIA's compiler NVVM, which is not installed: pip install 'numba-cuda[cu13]' (it needs no GPU)."
+        ) from error
+    compile_ptx = importlib.import_module("numba.cuda.compiler").compile_ptx
+    return compile_ptx(dispatcher.py_func, arg_types, lineinfo=lineinfo, cc=compute_capability, **chosen)[0]
 
 
 def _link(modules: list[str], entry: str) -> tuple[str, tuple[str, ...], int]:

@@ -243,6 +243,19 @@ class _Line:
             self.type()
             self.expect(")")
             return inner
+        if token in ("add", "sub"):  # of an address, as an integer, and a number
+            self.skip_flags()
+            self.expect("(")
+            left = self.value(self.type())
+            self.expect(",")
+            right = self.value(self.type())
+            self.expect(")")
+            if isinstance(left, Const) and isinstance(right, Address) and token == "add":
+                left, right = right, left
+            if not isinstance(right, Const):
+                raise ValueError(f"constant {token} of two addresses")
+            change = int(right.value or 0) * (1 if token == "add" else -1)
+            return Address(left.name, left.offset + change) if isinstance(left, Address) else Const(t, int(left.value or 0) + change)
         if token == "getelementptr":
             self.skip_flags()
             if self.peek() == "inrange":

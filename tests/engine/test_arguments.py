@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 
 import numpy as np
@@ -11,6 +12,7 @@ from numba import cuda
 
 from solcourse.errors import LaunchError
 from solcourse.simt import arguments, frontend
+from solcourse.simt.captured import Captured
 from solcourse.standin_memory import DeviceArray, MappedArray, allocate, to_device_array
 
 EVERY_DTYPE = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float32, np.float64]
@@ -257,11 +259,13 @@ def test_mapped_memory_is_shared_not_copied():
     assert result.allocations[0].address == raw.ctypes.data
 
 
-def test_captured_device_arrays_are_allocations_too():
+def test_captured_device_arrays_follow_the_arguments():
     array = to_device_array(np.zeros(3))
     ir = frontend.compile_kernel(one, frontend.argument_types(one, (1,)))
-    ir = frontend.KernelIR(**{**vars(ir), "captured": (array,)})
-    assert arguments.bind(ir, (1,)).allocations[0].address == array.engine_view.ctypes.data
+    captured = Captured("table", array.engine_owner, array)
+    result = arguments.bind(dataclasses.replace(ir, captured=(captured,), parameters=(*ir.parameters, "ptr")), (1,))
+    assert result.values[-1] == ("ptr", array.engine_view.ctypes.data)
+    assert (result.allocations[0].name, result.allocations[0].shape, result.allocations[0].itemsize) == ("table", (3,), 8)
 
 
 # ---------------------------------------------------------------------------------------------- compiled for something else
