@@ -6,9 +6,11 @@ The file is read by name, so that what is checked is what was saved. It runs in 
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import inspect
 import linecache
+import os
 import sys
 import threading
 import traceback
@@ -133,7 +135,8 @@ def limited(call: Callable[[], Any], path: Path, doing: str, limit_s: float = LI
 
     def target() -> None:
         try:
-            outcome["value"] = call()
+            with contextlib.chdir(os.curdir):  # back to the same folder, wherever the file goes
+                outcome["value"] = call()
         except BaseException as error:  # a learner's file may raise anything, exit() among them
             outcome["error"] = error
 

@@ -94,11 +94,11 @@ def _register_limit(gpu: Device, threads: int, registers: int) -> tuple[int, int
     # The launch check assumes that every partition receives the same number of warps: 4 partitions even on P100, which has 2.
     assumed = per_warp * _round_up(warps, 4)
     if assumed > gpu.regs32_sm:
-        counted = per_warp // WARP
+        counted, granules = per_warp // WARP, gpu.regs32_sm // _round_up(warps, 4) // REGISTER_GRANULE
         rounded = f" (counted as {_round_up(warps, 4) * WARP} threads)" if _round_up(warps, 4) * WARP != threads else ""
         _refuse(
-            f"{counted} registers x {threads} threads{rounded} = {assumed} > {gpu.regs32_sm} registers. "
-            "Use smaller blocks, or compile with max_registers.",
+            f"{counted} registers x {threads} threads{rounded} = {assumed} > {gpu.regs32_sm} registers. Use blocks of at most "
+            f"{gpu.regs32_sm // per_warp // 4 * 4 * WARP} threads, or compile with max_registers={granules * REGISTER_GRANULE // WARP}.",
             gpu,
         )
     warps_per_partition = gpu.regs32_sm // gpu.partitions // per_warp

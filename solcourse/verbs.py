@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError
+from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError, WorkError
 from solcourse.hardware import DEFAULT_DEVICE, Device
 from solcourse.hardware import device as find_device
 from solcourse.simt.records import Finding
@@ -59,13 +59,14 @@ def profile(
     sample_blocks  run about so many blocks only and scale the counts: outputs are incomplete then
     registers      per thread, where you know better than the estimate
     baseline_s     a time on the same device, for anchored_score
-    Raises what `run` raises; UnknownName (device); LaunchError where the block does not fit the device.
+    Raises what `run` raises; UnknownName (device); WorkError (work); LaunchError where the block does not fit the device.
     """
     from solcourse import report
     from solcourse.simt import frontend
 
     gpu = find_device(device)
     _check_cache(cache)
+    _check_work(work)
     if sample_blocks is not None and (not isinstance(sample_blocks, int) or sample_blocks < 1):
         raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
     result = _run(frontend.launch_of(launch), args, gpu=gpu, counters=True, sample_blocks=sample_blocks)
@@ -113,6 +114,7 @@ def measure(
     if standin.is_active():
         raise NoGPU("use_engine() is in effect, so launches go to the CPU engine: close it before measuring on a real GPU.")
     _check_cache(cache)
+    _check_work(work)
     spec = frontend.launch_of(launch)
     gpu = timing.figures_of(timing.gpu_name()) if device is None else find_device(device)
     timed = timing.time_launch(launch, args, cache=cache, repeats=repeats)
@@ -184,6 +186,17 @@ def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
 def _check_cache(cache: str) -> None:
     if cache not in CACHES:
         raise SolcourseError(f"cache is {' or '.join(repr(c) for c in CACHES)}; got {cache!r}.")
+
+
+def _check_work(work: object) -> None:
+    """Before anything runs."""
+    from solcourse.work import Work
+
+    if work is not None and not isinstance(work, Work):
+        raise WorkError(
+            f"work is a sol.Work, the bytes and FLOPs that cannot be avoided, or None for what the engine sees; got {work!r}. "
+            'For example: sol.Work.read("x", x.nbytes) + sol.Work.write("y", y.nbytes) + sol.Work(flops={"fp32": n}).'
+        )
 
 
 def _check_device(kernel: KernelIR, spec: LaunchSpec, gpu: Device) -> None:

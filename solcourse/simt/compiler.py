@@ -17,6 +17,7 @@ import tokenize
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -191,17 +192,28 @@ def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
 
 
 def _array_names(kernel: KernelIR, function: Function) -> dict[str, str]:
-    """Pointer parameters are named `%array.4` after the kernel's arguments; shared arrays keep a readable form."""
+    """Pointer parameters are named `%array.4` after the kernel's arguments, `%pair.1.4` in tuples; shared arrays keep a readable form."""
+    kinds = dict(zip(kernel.arg_names, kernel.arg_types, strict=False))
     names = {}
     for t, name in function.params[1:]:
         if t == "ptr":
-            names[name] = name.lstrip("%").split(".")[0] or name
+            own, *path = name.lstrip("%").split(".")
+            names[name] = own + _members(kinds.get(own), path) if own else name
     shared = [n for n, g in function.globals.items() if g.space == 3]
     called = shared_names(kernel)
     for k, n in enumerate(shared):  # in order of appearance; numba's own numbers go on from kernel to kernel
         own = called[k] if len(called) == len(shared) else ""
         names[n] = own or (f"shared array {k + 1}" if len(shared) > 1 else "the shared array")
     return names
+
+
+def _members(kind: Any, path: list[str]) -> str:
+    """As arguments.py names what is inside tuples: "[1]" for the path 1, 4 (the data of the second array)."""
+    said = ""
+    while path and hasattr(kind, "__getitem__") and hasattr(kind, "__len__"):  # a tuple type; an array type has no length
+        index, *path = path
+        said, kind = f"{said}[{index}]", kind[int(index)]
+    return said
 
 
 def shared_names(kernel: KernelIR) -> list[str]:

@@ -71,7 +71,7 @@ def execute(
         compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s, total_s=total_s
     )  # fmt: skip
     if raw.error or raw.stopped:
-        raise _failure(kernel, compiled, bound, grid, block, raw, limit_s)
+        raise _failure(kernel, compiled, bound, grid, block, dynamic_shared_bytes, raw, limit_s)
     return _interpret(compiled, grid, block, dynamic_shared_bytes, raw, counters, sampled, total / count)
 
 
@@ -207,9 +207,11 @@ def _barrier_findings(c: Compiled, raw: Raw) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _failure(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, raw: Raw, limit_s: float) -> Exception:
+def _failure(
+    kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, dynamic: int, raw: Raw, limit_s: float
+) -> Exception:
     if raw.error and raw.error[0] == ERROR_BOUNDS:
-        finding = _stray(kernel, c, bound, grid, block, raw.error)
+        finding = _stray(kernel, c, bound, grid, block, dynamic, raw.error)
         return OutOfBounds(f"{finding.message} {finding.hint}", finding=finding, file=finding.file, line=finding.line)
     if raw.error:
         line = c.block_lines[raw.error[1]]
@@ -241,13 +243,23 @@ def _show(dim: Dim) -> str:
     return f"({dim[0]}, {dim[1]}, {dim[2]})"
 
 
-def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, error: tuple[int, ...]) -> Finding:
+GUARD = "A GPU would not have said anything. Guard the access, for example `if i < x.size:`, or check the index."
+
+
+def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, block: Dim, dynamic: int, error: tuple[int, ...]) -> Finding:
     _, site_index, lane, offset, mask, _, linear, warp = error
     site = c.program.sites[site_index]
     at, thread = _coordinates(linear, grid), _coordinates(warp * WARP + lane, block)
     verb = {"load": "reads", "store": "writes", "atomic": "updates"}[site.kind.rsplit("_", 1)[1]]
     allocation = next((a for a in bound.allocations if a.name == site.array), None)
+    is_dynamic = site.kind.startswith("shared") and allocation is None and not c.array_bytes.get(site.array, 0)
     index, element, extent = _element(site, allocation, offset, c.array_bytes.get(site.array, 0))
+    hint = GUARD
+    if is_dynamic:
+        extent = f"{dynamic // site.size} elements in the {dynamic:,} bytes of dynamic shared memory of this launch"
+        hint = (
+            f"{kernel.name}[grid, block, stream, bytes] gives each block that many bytes; at least {offset + site.size:,} are needed here."
+        )
     where = f"{site.array}[{element}]" if allocation is not None else f"element {element} of {site.array or 'an array'}"
     lanes = bin(mask & 0xFFFFFFFF).count("1")
     text = linecache.getline(site.file, site.line).strip()
@@ -260,7 +272,7 @@ def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bloc
         kind="out_of_bounds",
         severity="error",
         message=message,
-        hint="A GPU would not have said anything. Guard the access, for example `if i < x.size:`, or check the index.",
+        hint=hint,
         file=site.file,
         line=site.line,
         block=at,

@@ -87,8 +87,8 @@ def _first_words(text: str) -> str:
 
 
 _HINTS = (  # (pattern in numba's message, pattern in the source line, what to try); the first that fits wins
-    (r"array\(.*int\d+, class", r"(shared|local)\.array", "The size of a shared or local array must be a compile-time constant: "
-     "a literal, a global or a closure variable; or 0, for dynamic shared memory."),
+    (r"array\(.*int\d+.*class", r"(shared|local)\.array", "The size of a shared or local array must be a compile-time constant: a literal, "
+     "a global or a closure variable (give an expression such as N + 2 a name outside the kernel); or 0, for dynamic shared memory."),
     (r"No conversion from .* to none", r"return|yield", "A kernel cannot return a value: write the result into an array argument."),
     (r"readonly array", "", "The array is read-only (array.flags.writeable is False)."),
     (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),

@@ -252,3 +252,11 @@ def test_unknown_public_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'profil'"):
         sol.profil  # noqa: B018
     assert "profile" in dir(sol)
+
+
+@pytest.mark.parametrize("verb", [sol.profile, sol.measure])
+def test_work_that_is_no_ledger_is_refused_before_anything_runs(verb):
+    x = np.zeros(8)
+    with pytest.raises(sol.WorkError, match=r"work is a sol\.Work.*got 3"):
+        verb(unguarded[1, 32], x, work=3)
+    assert not x.any()

@@ -216,6 +216,16 @@ def test_a_main_block_does_not_run(tmp_path: Path):
     load("if __name__ == '__main__':\n    raise SystemExit\n", tmp_path)
 
 
+def test_a_file_that_goes_to_another_folder_does_not_take_the_course_along(in_course: Path, tmp_path: Path):
+    (away := tmp_path / "away").mkdir()
+    loads = f"import os\nos.chdir({str(away)!r})\n"
+    learner.load(tmp_path / "ex.py", loads, 5)
+    assert Path.cwd() == in_course
+    with pytest.raises(Unfinished):
+        learner.load(tmp_path / "ex.py", f"{loads}raise ValueError\n", 5)
+    assert Path.cwd() == in_course
+
+
 def test_a_kernel_with_a_signature_loads_without_a_gpu(tmp_path: Path):
     module = load("from numba import cuda\n@cuda.jit('void(float32[::1])')\ndef k(x): x[0] = 1\n", tmp_path)
     assert learner.kernel(module, "k", ["x"]) is module.k

@@ -120,7 +120,13 @@ def test_barriers_limit_from_hopper_on(gpu, barriers, blocks, limiter):
 @pytest.mark.parametrize(
     ("gpu", "threads", "registers", "shared", "message"),
     [
-        (A100, 1024, 80, 0, r"80 registers x 1024 threads = 81920 > 65536 registers"),
+        (
+            A100,
+            1024,
+            80,
+            0,
+            r"80 registers x 1024 threads = 81920 > 65536 registers\. Use blocks of at most 768 threads, or .* max_registers=64\.",
+        ),
         (A100, 1024, 65, 0, r"72 registers x 1024 threads = 73728 > 65536"),  # 65 is rounded to 72
         # 224 x 288 = 64512 would fit, but 9 warps count as 12 on 4 partitions: 7168 x 12 = 86016
         (A100, 288, 224, 0, r"224 registers x 288 threads \(counted as 384 threads\) = 86016 > 65536"),
