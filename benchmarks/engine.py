@@ -45,7 +45,7 @@ TARGETS = {  # name -> (limit, whether the figure must stay below it)
 class Entry:
     """shape: of the engine, NumPy and @njit; quick: with --quick; tiny: what the simulator surely manages, to climb from.
 
-    access: "regular"; "irregular" (patterns that change from request to request); "random" (every request another: no target)
+    access: "regular"; "irregular" (32 lines a request, or patterns that change from request to request); "random" (every request another: no target)
     """
 
     name: str
@@ -80,7 +80,7 @@ ENTRIES = (
     Entry("saxpy_grid_stride", (1 << 22,), (1 << 18,), (1 << 12,), lambda a, x, y, out: np.add(a * x, y, out=out)),
     Entry("length_aos", (1 << 22,), (1 << 18,), (1 << 12,), lambda points, out: np.sqrt((points**2).sum(1), out=out)),
     Entry("column_sums", (2048, 2048), (256, 256), (64, 128), lambda a, out: a.sum(0, out=out)),
-    Entry("row_sums", (2048, 2048), (256, 256), (128, 64), lambda a, out: a.sum(1, out=out)),
+    Entry("row_sums", (2048, 2048), (256, 256), (128, 64), lambda a, out: a.sum(1, out=out), access="irregular"),
     Entry("transpose_padded", (2048, 2048), (512, 512), (64, 64), lambda a, out: np.copyto(out, a.T)),
     Entry("matmul_tiled_exact", (1024, 1024, 1024), (128, 128, 128), (32, 32, 32), lambda a, b, c: np.matmul(a, b, out=c)),
     Entry("matmul_coalesced", (256, 256, 256), (64, 64, 64), (32, 32, 32), lambda a, b, c: np.matmul(a, b, out=c)),

@@ -9,7 +9,7 @@ wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is 
 from __future__ import annotations
 
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES, TRACE_INLINE
-from solcourse.simt.runtime import ATOMIC, C64, CHUNK, LOCAL, SHARED, V1, V64, at, lanes, splat
+from solcourse.simt.runtime import C64, CHUNK, LOCAL, SHARED, V1, V64, at, lanes, splat
 
 LANES32 = lanes("i64", range(32))
 
@@ -106,10 +106,11 @@ def _record(store: bool, load: bool | None = None) -> str:
         store, load
     )
     code += "  br label %rec.trace\nrec.many:\n" + _splat8("bl.v", "%bl") + _splat8("nl.v", "%nl.64")
-    code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.head ]\n"
+    code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.marked ]\n"
     code += f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {_C64}, ptr %ws.at, align 64\n  %wms = trunc {_C64} %ws to {_C32}\n"
     code += f"  %wds = ashr {_C64} %ws, splat (i64 32)\n  %ids = add {_C64} %wds, %bl.v\n" + _splat8("i.v", "%i")
     code += f"  %nth = add {_C64} %i.v, {_COUNT_UP}\n  %there = icmp ult {_C64} %nth, %nl.v\n" + _mark_many(store, load)
+    code += "  br label %rec.marked\nrec.marked:\n"
     code += f"  %i1 = add i64 %i, {CHUNK}\n  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %rec.trace\nrec.trace:\n"
     return code + _trace_lines()
 
@@ -120,11 +121,21 @@ def _trace_lines() -> str:
     return code + "  %where = or i64 %bline.up, %shape.64\n" + _trace_request("%nl.64", "%where")
 
 
+def _where_written(name: str, t: str, load: str) -> str:
+    """%name: what the map of written words says; zero where the kernel cannot write the array, which then has no such map."""
+    return (
+        f"  %{name}.none = icmp eq ptr %written, null\n  br i1 %{name}.none, label %{name}.skip, label %{name}.look\n{name}.look:\n{load}"
+        f"  br label %{name}.end\n{name}.skip:\n  br label %{name}.end\n{name}.end:\n"
+        f"  %{name} = phi {t} [ %{name}.map, %{name}.look ], [ zeroinitializer, %{name}.skip ]\n"
+    )
+
+
 def _mark_many(store: bool, load: bool) -> str:
     """_mark for CHUNK different lines at once."""
     gather, scatter = f"@llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0", f"@llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0"
-    code = f"  %wr.ps = getelementptr i32, ptr %written, {_C64} %ids\n"
-    code += f"  %wr.s = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there, {_C32} zeroinitializer)\n"
+    old = f"  %wr.ps = getelementptr i32, ptr %written, {_C64} %ids\n"
+    old += f"  %wr.s.map = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there, {_C32} zeroinitializer)\n"
+    code = old.replace("wr.s.map", "wr.s") if store else _where_written("wr.s", _C32, old)
     if load:
         code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
         code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %rd.ps, {_C1} %there, {_C32} zeroinitializer)\n"
@@ -146,7 +157,8 @@ RECORD_DECLARATIONS = (
 
 def _mark(store: bool, load: bool) -> str:
     """Word mask %wm of line %idx: read unless it was written before, written."""
-    code = "  %wr.at = getelementptr i32, ptr %written, i64 %idx\n  %wr = load i32, ptr %wr.at\n"
+    old = "  %wr.at = getelementptr i32, ptr %written, i64 %idx\n  %wr.map = load i32, ptr %wr.at\n"
+    code = old.replace("wr.map", "wr") if store else _where_written("wr", "i32", old)
     if load:
         code += "  %rd.at = getelementptr i32, ptr %read, i64 %idx\n  %rd = load i32, ptr %rd.at\n  %fresh = xor i32 %wr, -1\n"
         code += "  %first = and i32 %wm, %fresh\n  %rd.new = or i32 %rd, %first\n  store i32 %rd.new, ptr %rd.at\n"
@@ -303,9 +315,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
         code += _mark(False, True) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
         code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
-        code += (
-            _trace_request("1", "%tw", -(2**63) | TRACE_INLINE)
-        )
+        code += _trace_request("1", "%tw", -(2**63) | TRACE_INLINE)
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
         code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"
         code += f"  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
@@ -322,6 +332,7 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     extra = f", <32 x {t}> %c" if swap else ""
     code = f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, <32 x {t}> %v{extra}, ptr %out) noinline {{\nentry:\n"
     code += f"  %ps = alloca [32 x i64], align 64\n  %vs = alloca [32 x {t}], align 64\n  %cs = alloca [32 x {t}], align 64\n"
+    code += "  %banks = alloca <32 x i8>, align 32\n" if counters and space == "shared" else ""
     code += (
         _base()
         + limit_of(size)
@@ -330,10 +341,10 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
         + _stray(size, "i1 false")
         + "fine:\n"
     )
-    if counters:
-        code += _memo(size, SHARED | ATOMIC if space == "shared" else 0)
-        if space == "global":
-            code += "  br label %go\ngo:\n" + _record(True, True)
+    if counters and space == "global":
+        code += _memo(size, 0) + "  br label %go\ngo:\n" + _record(True, True)
+    elif counters:  # their patterns are nearly always new: count as they run; lanes of one bank wait for each other, equal addresses too
+        code += "  store <32 x i8> zeroinitializer, ptr %banks, align 32\n"
     code += f"  store {V64} %p, ptr %ps, align 64\n  store <32 x {t}> %v, ptr %vs, align 64\n"
     if swap:
         code += f"  store <32 x {t}> %c, ptr %cs, align 64\n"
@@ -348,10 +359,10 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
             at("wn.at", "%t", THREAD["words"])
             + "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
         )
-    code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + (
-        "recorded" if counters and space == "global" else "known" if counters else "fine"
-    )
-    code += " ], [ %rest, %tail ]\n  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"
+    code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + ("recorded" if counters and space == "global" else "fine")
+    code += " ], [ %rest, %tail ]\n"
+    code += "  %waves = phi i8 [ 0, %fine ], [ %waves.new, %tail ]\n" if counters and space == "shared" else ""
+    code += "  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"
     code += "  %minus = sub i32 %from, 1\n  %rest = and i32 %from, %minus\n"
     code += f"  %pp = getelementptr i64, ptr %ps, i64 %l\n  %pi = load i64, ptr %pp\n  %q = inttoptr i64 %pi to ptr\n  %vp = getelementptr {t}, ptr %vs, i64 %l\n  %vv = load {t}, ptr %vp\n"
     if swap:
@@ -371,8 +382,21 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
         code += "  %ao = sub i64 %pi, %base\n  %aw = lshr i64 %ao, 2\n  %st.at = getelementptr i32, ptr %stamps, i64 %aw\n  %st = load i32, ptr %st.at\n"
         code += "  %seen = icmp eq i32 %st, %stamp\n  br i1 %seen, label %tail, label %first.time\nfirst.time:\n  store i32 %stamp, ptr %st.at\n"
         code += "  %ct.at = getelementptr i32, ptr %counts, i64 %aw\n  %ct = load i32, ptr %ct.at\n  %ct1 = add i32 %ct, 1\n  store i32 %ct1, ptr %ct.at\n"
-    code += "  br label %tail\ntail:\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %out.done\nout.done:\n  ret i1 true\n}\n"
-    return code
+    if counters and space == "shared":
+        code += "  %word = sub i64 %pi, %base\n  %word.i = lshr i64 %word, 2\n  %bank = and i64 %word.i, 31\n  %bank.at = getelementptr i8, ptr %banks, i64 %bank\n"
+        code += "  %turn0 = load i8, ptr %bank.at\n  %turn = add i8 %turn0, 1\n  store i8 %turn, ptr %bank.at\n  %longer = icmp ugt i8 %turn, %waves\n  %waves.new = select i1 %longer, i8 %turn, i8 %waves\n"
+    code += "  br label %tail\ntail:\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %out.done\nout.done:\n"
+    if counters and space == "shared":
+        code += (
+            at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n  %s.64 = zext i32 %site to i64\n"
+        )
+        code += f"  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row = getelementptr i8, ptr %tot, i64 %row.b\n  %waves.64 = zext i8 %waves.new to i64\n  %beyond = sub i64 %waves.64, 1\n"
+        for name, column, amount in (("w", 8, "%waves.64"), ("c", 16, "%beyond")):
+            code += (
+                at(f"{name}.at", "%row", column)
+                + f"  %{name}0 = load i64, ptr %{name}.at\n  %{name}1 = add i64 %{name}0, {amount}\n  store i64 %{name}1, ptr %{name}.at\n"
+            )
+    return code + "  ret i1 true\n}\n"
 
 
 # numba's own rules: max and min leave a NaN alone; nanmax and nanmin replace it

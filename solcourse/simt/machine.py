@@ -11,6 +11,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from solcourse.simt.layout import (
     TRACED_BYTES,
 )  # fmt: skip
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
+from solcourse.simt.printing import BUFFER_BYTES
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
 from solcourse.simt.runtime import CHUNK
 
@@ -52,6 +54,8 @@ class Raw:
     divergent_barrier: tuple[int, int] | None
     bypassed_barrier: int | None
     error: tuple[int, ...] | None
+    raised: tuple[int, int, int] | None  # status code, block, thread of a kernel's own exception
+    printed: list[tuple[bytes, int]]  # per worker: records of printing.py, lines lost
     stopped: str = ""
     keep: list = field(default_factory=list)
 
@@ -187,6 +191,8 @@ class _Thread:
             "totals": self.totals.ctypes.data, "allocs": self.rows.ctypes.data, "blocks": self.traced.ctypes.data,
             "trace": self.requests.ctypes.data, "shapes": self.shapes.ctypes.data, "trace_limit": TRACE_WORDS if traced else 0,
         }  # fmt: skip
+        self.printed = _aligned(BUFFER_BYTES if plan.prints else 8, zero=False)
+        put |= {"print_at": self.printed.ctypes.data, "print_end": self.printed.ctypes.data + len(self.printed)}
         for name, value in put.items():
             self.record[THREAD[name] // 8] = value
 
@@ -308,8 +314,12 @@ class _Maps:
             line += -(-max(a.nbytes, 1) // 512) * 4
         pointers = [v for t, v in bound.values if t in ("ptr", "i8*") or t.endswith("*")]
         self.of_param = [self._find(int(p)) for p in pointers]
+        reached = zip((k for k, (kind, _) in enumerate(c.plan.rows) if kind == "param"), self.of_param, strict=False)
+        rows = [(k, index) for k, index in reached if index is not None]
+        self.read = {index for k, index in rows if k in c.plan.read_rows}  # allocations the kernel may read, by any parameter
+        self.written = {index for k, index in rows if k in c.plan.written_rows}
         self.atomics = any(s.kind == "global_atomic" for s in c.program.sites)
-        self.maps: list[dict[int, tuple[np.ndarray, ...]]] = []
+        self.maps: list[dict[int, tuple[Any, ...]]] = []
         self.keep: list = []
         self.bitmaps: list[np.ndarray] = []
         self.dynamic = dynamic
@@ -327,7 +337,7 @@ class _Maps:
         """A fresh (rows, 8) table, with this worker's own maps."""
         plan = self.c.plan
         table = np.zeros((len(plan.rows), ALLOC_BYTES // 8), np.int64)
-        maps: dict[int, tuple[np.ndarray, ...]] = {}
+        maps: dict[int, tuple[Any, ...]] = {}
         param = 0
         for k, (kind, name) in enumerate(plan.rows):
             row = table[k]
@@ -342,9 +352,11 @@ class _Maps:
                     if index not in maps:
                         lines = -(-a.nbytes // LINE_BYTES) + 1
                         words = -(-a.nbytes // 4) + 2 if self.atomics else 1
-                        maps[index] = (self._bitmap(lines), self._bitmap(lines), self._map(words), self._map(words))
-                    for m, column in zip(maps[index], ("read", "written", "stamp", "count"), strict=False):
-                        row[ALLOC[column] // 8] = m.ctypes.data
+                        read = self._bitmap(lines) if index in self.read else None
+                        written = self._bitmap(lines) if index in self.written else None
+                        maps[index] = (read, written, self._map(words), self._map(words))
+                    for m, column in zip(maps[index], ("read", "written", "stamp", "count"), strict=True):
+                        row[ALLOC[column] // 8] = 0 if m is None else m.ctypes.data
             elif kind == "constant":
                 row[0], row[1] = self.c.constants[name]
             elif kind == "local":
@@ -381,12 +393,9 @@ class _Maps:
         """(per allocation: distinct bytes read before written, distinct bytes written, size), most atomics on one address."""
         touched, most = [], 0
         lines = self._lines(trace, blocks)
-        for index, first in self.maps[0].items() if self.maps else ():
+        for index in self.maps[0] if self.maps else ():
             each = [maps[index] for maps in self.maps]
-            if self.sampled:
-                read, written = (self._distinct([maps[which] for maps in each], index, lines) for which in (0, 1))
-            else:
-                read, written = (distinct_bits([m[which].ctypes.data for m in each], len(first[which]) // 2) for which in (0, 1))
+            read, written = (self._distinct([maps[k] for maps in each if maps[k] is not None], index, lines) for k in (0, 1))
             touched.append((4 * read, 4 * written, self.allocations[index].nbytes))
             if self.atomics:
                 most = max(most, int(sum(maps[3] for maps in each).max(initial=0)))
@@ -394,7 +403,9 @@ class _Maps:
         return touched, most
 
     def _distinct(self, maps: list[np.ndarray], index: int, lines: np.ndarray | None) -> int:
-        """Bits set in any of the maps, looking only at these lines."""
+        """Bits set in any of the bitmaps, of a sample only those of `lines`; clears the bitmaps of a whole launch."""
+        if not maps or not self.sampled:
+            return distinct_bits([m.ctypes.data for m in maps], len(maps[0]) // 2 if maps else 0)
         where: slice | np.ndarray = slice(None)
         if lines is not None:
             here = lines - self.lines[index]
@@ -434,6 +445,8 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         errors.sort(key=lambda e: (e[1] != 1, e[0]))  # stray accesses first, lowest block first
         block, *rest, warp = errors[0]
         error = (*rest, block, warp)
+    raised = min(((w["raised_block"], w["raised_thread"], w["raised"]) for w in crew if w["raised"]), default=None)
+    printed = [(w.printed[: w["print_at"] - w.printed.ctypes.data].tobytes(), w["print_lost"]) for w in crew] if c.plan.prints else []
     trace = (
         RecordedTrace(crew) if maps.counters and not error else Trace(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64))
     )
@@ -447,7 +460,7 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         warp_rows[..., 0] = 1
         executions[:, :DIVERGENT] = executions[c.leaders, :DIVERGENT]
         warp_rows = warp_rows[..., c.leaders]
-    return Raw(executions, warp_rows, sites, trace, touched, most, divergent, bypassed, error, stopped, [keep])
+    return Raw(executions, warp_rows, sites, trace, touched, most, divergent, bypassed, error, raised, printed, stopped, [keep])
 
 
 def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,6 +26,9 @@ class Memory(Values):
             raise ops.unsupported(i, "A one-bit memory access")
         space, row, array = self._space(i, pointer)
         size = type_size(t)
+        reached = range(self.plan.find_rows) if row is None else (row,)
+        self.plan.read_rows.update(reached if i.op != "store" else ())
+        self.plan.written_rows.update(reached if i.op != "load" else ())
         if space == SEVERAL:
             return self._several(i, t, size, array)
         site = len(self.plan.sites)

@@ -29,4 +29,7 @@ class Plan:
     shared_bytes: int = 0
     has_barriers: bool = False
     find_rows: int = 0
+    read_rows: set[int] = field(default_factory=set)  # rows of ALLOC that some load or atomic can reach
+    written_rows: set[int] = field(default_factory=set)  # rows that some store or atomic can reach
+    prints: bool = False  # whether there is a print()
     ordered: bool = False  # blocks must run in one fixed order

@@ -8,7 +8,7 @@ instruction in the program text), basic block ("bb") against thread block ("bloc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,7 +42,13 @@ class AccessCounts:
     bytes: int = 0
 
     def __add__(self, other: AccessCounts) -> AccessCounts:
-        return AccessCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return AccessCounts(
+            self.requests + other.requests,
+            self.sectors + other.sectors,
+            self.wavefronts + other.wavefronts,
+            self.bank_conflicts + other.bank_conflicts,
+            self.bytes + other.bytes,
+        )
 
     @property
     def sectors_per_request(self) -> float:

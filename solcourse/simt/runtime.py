@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from solcourse.simt.layout import ERROR_BOUNDS, MEMO, THREAD, TOTALS_BYTES, TRACE_INLINE
 
-SHARED, ATOMIC, LOCAL = 0x100, 0x200, 0x400  # flags of simt_miss, above the access size in bytes
+SHARED, LOCAL = 0x100, 0x200  # flags of simt_miss, above the access size in bytes
 
 CHUNK = 8  # lines handled at a time
 C64 = f"<{CHUNK} x i64>"
@@ -91,7 +91,6 @@ def _miss() -> str:
 define void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %mask, i32 %flags) {{
 entry:
   %banks = alloca {V8}, align 32
-  %lanes.n = alloca [32 x i8], align 32
 {fields}
   %hits = load i64, ptr %e.hits
 {at("totals.at", "%t", THREAD["totals"])}  %totals = load ptr, ptr %totals.at
@@ -151,21 +150,13 @@ entry:
   %shared.bit = and i32 %flags, {SHARED}
   %is.shared = icmp ne i32 %shared.bit, 0
   %out = select i1 %is.shared, ptr null, ptr %e.line
-  %atomic.bit = and i32 %flags, {ATOMIC}
-  %is.atomic = icmp ne i32 %atomic.bit, 0
-  br i1 %is.atomic, label %lined, label %to.lines
-to.lines:
-  %lines.n = call i32 @lines({V64} %line, {V32} %words, i32 %mask, i64 %base, ptr %out, ptr %banks)
-  br label %lined
-lined:
-  ; shared atomics need no lines, and their patterns are nearly always new
-  %lines = phi i32 [ 0, %entry ], [ %lines.n, %to.lines ]
+  %lines = call i32 @lines({V64} %line, {V32} %words, i32 %mask, i64 %base, ptr %out, ptr %banks)
   %lines.kept = select i1 %is.shared, i32 0, i32 %lines
   ; sectors: groups of 8 words that have a bit
   br label %sector.head
 sector.head:
-  %i = phi i32 [ 0, %lined ], [ %i1, %sector.body ]
-  %sectors = phi i64 [ 0, %lined ], [ %sectors.new, %sector.body ]
+  %i = phi i32 [ 0, %entry ], [ %i1, %sector.body ]
+  %sectors = phi i64 [ 0, %entry ], [ %sectors.new, %sector.body ]
   %more = icmp slt i32 %i, %lines.kept
   br i1 %more, label %sector.body, label %sector.done
 sector.body:
@@ -187,8 +178,6 @@ sector.body:
   br label %sector.head
 sector.done:
   ; wavefronts, by groups of lanes that go through the banks together
-  br i1 %is.atomic, label %atomic, label %plain
-plain:
   %grouped = xor i1 %is.local, true
   %two = and i1 %is8, %grouped
   br i1 %two, label %group.head, label %whole
@@ -198,9 +187,9 @@ whole:
   %most.64 = zext i8 %most to i64
   br label %finish
 group.head:
-  %group = phi i32 [ 0, %plain ], [ %group1, %group.next ]
-  %waves = phi i64 [ 0, %plain ], [ %waves.new, %group.next ]
-  %ideal = phi i64 [ 0, %plain ], [ %ideal.new, %group.next ]
+  %group = phi i32 [ 0, %sector.done ], [ %group1, %group.next ]
+  %waves = phi i64 [ 0, %sector.done ], [ %waves.new, %group.next ]
+  %ideal = phi i64 [ 0, %sector.done ], [ %ideal.new, %group.next ]
   %width = select i1 %is16, i32 8, i32 16
   %start = mul i32 %group, %width
   %end.now = icmp uge i32 %start, 32
@@ -225,34 +214,9 @@ group.next:
   %ideal.new = add i64 %ideal, %add.ideal
   %group1 = add i32 %group, 1
   br label %group.head
-atomic:
-  ; lanes of one bank are served one after the other, equal addresses too
-  store [32 x i8] zeroinitializer, ptr %lanes.n
-  br label %atomic.head
-atomic.head:
-  %left = phi i32 [ %mask, %atomic ], [ %left1, %atomic.body ]
-  %amax = phi i32 [ 0, %atomic ], [ %amax1, %atomic.body ]
-  %adone = icmp eq i32 %left, 0
-  br i1 %adone, label %atomic.done, label %atomic.body
-atomic.body:
-  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
-  %bank = extractelement {V32} %word, i32 %lane
-  %bank.64 = zext i32 %bank to i64
-  %n.at = getelementptr i8, ptr %lanes.n, i64 %bank.64
-  %n.old = load i8, ptr %n.at
-  %n.new = add i8 %n.old, 1
-  store i8 %n.new, ptr %n.at
-  %n.32 = zext i8 %n.new to i32
-  %amax1 = call i32 @llvm.umax.i32(i32 %amax, i32 %n.32)
-  %minus = sub i32 %left, 1
-  %left1 = and i32 %left, %minus
-  br label %atomic.head
-atomic.done:
-  %amax.64 = zext i32 %amax to i64
-  br label %finish
 finish:
-  %wave = phi i64 [ %most.64, %whole ], [ %waves, %group.head ], [ %amax.64, %atomic.done ]
-  %best = phi i64 [ 1, %whole ], [ %ideal, %group.head ], [ 1, %atomic.done ]
+  %wave = phi i64 [ %most.64, %whole ], [ %waves, %group.head ]
+  %best = phi i64 [ 1, %whole ], [ %ideal, %group.head ]
   %two.words = and i1 %is.local, %is8
   br i1 %two.words, label %double, label %last
 double:
@@ -438,7 +402,6 @@ def text() -> str:
         (
             "declare i32 @llvm.cttz.i32(i32, i1)",
             "declare i32 @llvm.ctpop.i32(i32)",
-            "declare i32 @llvm.umax.i32(i32, i32)",
             f"declare i32 @llvm.vector.reduce.or.v32i32({V32})",
             f"declare i64 @llvm.vector.reduce.smin.v32i64({V64})",
             f"declare i64 @llvm.vector.reduce.smax.v32i64({V64})",
