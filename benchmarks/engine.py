@@ -45,7 +45,7 @@ TARGETS = {  # name -> (limit, whether the figure must stay below it)
 class Entry:
     """shape: of the engine, NumPy and @njit; quick: with --quick; tiny: what the simulator surely manages, to climb from.
 
-    access: "regular"; "irregular" (32 lines a request, or patterns that change from request to request); "random" (every request another: no target)
+    access: "regular"; "irregular" (32 lines a request, or changing patterns); "random" (every request another: no target)
     """
 
     name: str
@@ -411,7 +411,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes: under a minute, no targets")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="for the simulator's tiled matmul (default 60)")
+    parser.add_argument("--budget", type=float, default=90.0, metavar="SECONDS", help="for the simulator's tiled matmul (default 90)")
     parser.add_argument("--only", nargs="+", choices=[e.name for e in ENTRIES], metavar="NAME", help="only these kernels")
     parser.add_argument("--simulate", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
