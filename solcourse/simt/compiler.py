@@ -113,10 +113,15 @@ def _attributes() -> str:
     )
 
 
+def _raises(kernel: KernelIR) -> bool:
+    """Only kernels made with debug=True bring exceptions to the launch; otherwise the thread just ends."""
+    return bool(kernel.options.get("debug"))
+
+
 def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool) -> Compiled:
     """Native code for a kernel; cached by its IR. Raises UnsupportedKernel, naming instruction and line, before anything runs."""
     digest = hashlib.sha256(kernel.llvm.encode()).hexdigest()
-    key = (digest, kernel.name, counters, rows_uniform)
+    key = (digest, kernel.name, counters, rows_uniform, _raises(kernel))
     with _LOCK:
         if key not in _COMPILED:
             _COMPILED[key] = _compile(kernel, counters, rows_uniform, digest)
@@ -148,7 +153,7 @@ def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, digest: str) 
     roots = Roots(function, _array_names(kernel, function))
     graph = cfg_.build(function, lambda i: _varies(i, roots, rows_uniform))
     observer = BlockCounter() if counters else Nothing()
-    emitter = Emitter(function, graph, roots, counters, observer, rows_uniform, wide_vectors())
+    emitter = Emitter(function, graph, roots, counters, observer, rows_uniform, wide_vectors(), _raises(kernel))
     _runtime()
     warp = emitter.emit()
     _require_symbols(kernel, emitter.declared)
@@ -407,7 +412,8 @@ def expand_trace(start: int, end: int, shapes: int, to: int) -> int:
 
 def distinct_bits(maps: list[int], words: int) -> int:
     """How many bits are set in any of the bitmaps at these addresses, of `words` 64-bit words; leaves them cleared."""
-    return _of_runtime("simt_distinct", 3)(ctypes.addressof((ctypes.c_int64 * len(maps))(*maps)), len(maps), words) if maps else 0
+    addresses = (ctypes.c_int64 * len(maps))(*maps)  # must outlive the call
+    return _of_runtime("simt_distinct", 3)(ctypes.addressof(addresses), len(maps), words) if maps else 0
 
 
 __all__ = ["Compiled", "compile_warp", "ops"]

@@ -8,9 +8,9 @@ The emitter knows control flow and values; ops.py knows operations, access.py me
 
 from __future__ import annotations
 
-from solcourse.simt import access, ops
+from solcourse.simt import access, lanes, ops
 from solcourse.simt.cfg import BARRIER, transitions
-from solcourse.simt.ir import Instr
+from solcourse.simt.ir import Const, Instr
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, AT_BARRIER, DONE, ERROR_STOPPED, FAILED, LAUNCH, THREAD
 from solcourse.simt.parking import Parking
 from solcourse.simt.plan import INLINE_SITES, LOCAL_LINES, Plan
@@ -181,6 +181,8 @@ class Emitter(Parking):
             self._chain(outcomes[0][1], "done")
             return
         if term.op in ("ret", "unreachable"):
+            if self.raises and term.args and term.op == "ret":
+                self._raise(term.args[0])
             self._chain(outcomes[0][1], "done")
             return
         if any(s <= k for s in node.succs):
@@ -217,6 +219,15 @@ class Emitter(Parking):
         if k in self.cfg.spins:
             self._give_way(k, min(first, second))
         self._chain(outcomes[0][1])
+
+    def _raise(self, code: object) -> None:
+        """Lanes that return a status above 0 raised an exception: the launch does. Others go on, as on a GPU."""
+        if isinstance(code, Const) and int(code.value or 0) <= 0:
+            return
+        codes = self.value(code, True, "i32")
+        raised = self.op(f"icmp sgt <32 x i32> {codes}, zeroinitializer")
+        self.helpers["raised"] = lanes.RAISED
+        self.line(f"call void @raised(ptr %t, i32 %w, <32 x i32> {codes}, <32 x i1> {raised}, i32 {self.current_mask})")
 
     def _index(self, name: str) -> int:
         return self.index[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import linecache
 import math
 import operator
@@ -9,6 +10,7 @@ import operator
 import numpy as np
 
 from solcourse.errors import LaunchError, OutOfBounds, RunawayKernel
+from solcourse.simt import printing
 from solcourse.simt.arguments import Allocation, BoundArguments
 from solcourse.simt.compiler import Compiled, compile_warp
 from solcourse.simt.frontend import KernelIR
@@ -49,7 +51,8 @@ def execute(
 
     The caller's arrays are written as on a GPU. With counters=False accesses are bounds-checked and nothing is counted.
     limit_s: seconds without any block finishing after which the launch is stopped; total_s: seconds in all, None: no limit.
-    Raises OutOfBounds, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran).
+    Raises OutOfBounds, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran), and what the kernel itself
+    raised where it was made with debug=True.
     """
     total = grid[0] * grid[1] * grid[2]
     sample_blocks = None if sample_blocks is None else operator.index(sample_blocks)
@@ -70,6 +73,9 @@ def execute(
     raw = launch_grid(
         compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s, total_s=total_s
     )  # fmt: skip
+    printing.show(printing.lines(raw.printed, _strings(compiled), raw.error[6] if raw.error else None))
+    if raw.raised and not raw.error and not raw.stopped:
+        raise _exception(kernel, grid, block, raw.raised)
     if raw.error or raw.stopped:
         raise _failure(kernel, compiled, bound, grid, block, dynamic_shared_bytes, raw, limit_s)
     return _interpret(compiled, grid, block, dynamic_shared_bytes, raw, counters, sampled, total / count)
@@ -205,6 +211,24 @@ def _barrier_findings(c: Compiled, raw: Raw) -> tuple[Finding, ...]:
             )
         )
     return tuple(findings)
+
+
+def _strings(c: Compiled) -> dict[int, str]:
+    """The text at the address of each constant, for the kernels that print."""
+    if not c.plan.prints:
+        return {}
+    return {a: ctypes.string_at(a, size).split(b"\0")[0].decode(errors="replace") for a, size in c.constants.values()}
+
+
+def _exception(kernel: KernelIR, grid: Dim, block: Dim, raised: tuple[int, int, int]) -> BaseException:
+    """The exception of the first block's first thread that raised one, worded as numba words it."""
+    linear, thread, code = raised
+    unknown = f"unknown error {code} in native function (a device function raised it; numba keeps a kernel's own exceptions only)"
+    kind, values, place = kernel.exceptions.get(code, (SystemError, (unknown,), None))
+    tid, ctaid = (list(reversed(_coordinates(n, extent))) for n, extent in ((thread, block), (linear, grid)))
+    where = f"In function {place[0]!r}, file {place[1]}, line {place[2]}, " if place else ""
+    prefix = f"{where}tid={tid} ctaid={ctaid}"
+    return kind(f"{prefix}: {values[0]}", *values[1:]) if values else kind(prefix)
 
 
 def _failure(

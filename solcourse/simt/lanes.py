@@ -60,6 +60,40 @@ def rounded_function(name: str, intrinsic: str, mode: str, result: str, types: l
     return code + f"  call void @llvm.set.rounding(i32 {MODES['rn']}) strictfp\n  ret {result} %r\n}}\n"
 
 
+RAISED = f"""
+; the first lane of those that raised an exception, unless a block before this one did
+define internal void @raised(ptr %t, i32 %w, <32 x i32> %codes, {V1} %above, i32 %m) noinline {{
+entry:
+  %bits = bitcast {V1} %above to i32
+  %who = and i32 %bits, %m
+  %some = icmp ne i32 %who, 0
+  br i1 %some, label %check, label %end
+check:
+{access.at("code.at", "%t", THREAD["raised"])}{access.at("first.at", "%t", THREAD["raised_block"])}{access.at("block.at", "%t", THREAD["block"])}
+{access.at("thread.at", "%t", THREAD["raised_thread"])}  %old = load i64, ptr %code.at
+  %first = load i64, ptr %first.at
+  %block = load i64, ptr %block.at
+  %none = icmp eq i64 %old, 0
+  %before = icmp slt i64 %block, %first
+  %take = or i1 %none, %before
+  br i1 %take, label %put, label %end
+put:
+  %lane = call i32 @llvm.cttz.i32(i32 %who, i1 true)
+  %code = extractelement <32 x i32> %codes, i32 %lane
+  %code.64 = zext i32 %code to i64
+  store i64 %code.64, ptr %code.at
+  store i64 %block, ptr %first.at
+  %w0 = shl i32 %w, 5
+  %thread = or i32 %w0, %lane
+  %thread.64 = zext i32 %thread to i64
+  store i64 %thread.64, ptr %thread.at
+  br label %end
+end:
+  ret void
+}}
+"""
+
+
 def mixed_function(name: str, inner: str, op: str, t: str, rows: int) -> str:
     """An access whose lanes may be in different arrays: array after array."""
     v = f"<32 x {t}>"

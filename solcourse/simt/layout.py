@@ -13,10 +13,11 @@ THREAD = {
     for k, name in enumerate(
         "launch exec shared local saved trace trace_room ctaid_x ctaid_y ctaid_z block warp "
         "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase scratch allocs words "
-        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed trace_words shapes shapes_used".split()
+        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed trace_words shapes shapes_used "
+        "raised raised_block raised_thread print_at print_end print_lost".split()
     )
 }
-THREAD_BYTES = 8 * 40
+THREAD_BYTES = 8 * 64
 
 LAUNCH = {
     name: 8 * k

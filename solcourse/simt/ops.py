@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from solcourse.errors import UnsupportedKernel
+from solcourse.simt import printing
 from solcourse.simt.ir import Const, Instr
 
 FLOATS = ("half", "float", "double")
@@ -29,7 +30,7 @@ def bits_of(t: str) -> int:
 
 
 _PLAIN_WORDS = {
-    "vprintf": "print() in a kernel (write to an array and look at it after the launch instead)",
+    "asm brkpt;": "breakpoint() (a stop for cuda-gdb)",
     "cudaCGSynchronizeGrid": "Grid-wide synchronisation",
     "cudaCGGetIntrinsicHandle": "Grid-wide synchronisation",
 }
@@ -214,6 +215,18 @@ def library(e, i: Instr, symbol: str, args, types=None) -> str:
     if not vector:
         return e.call(symbol, i.type, operands)
     return e.call_lanes(symbol, i.type, operands)
+
+
+def print_line(e, i: Instr) -> str:
+    """vprintf(format, arguments): a record for each active lane (printing.py)."""
+    nbytes = max((e.plan.local_sizes[name] for kind, name in e.roots.of(i.args[1]) if kind == "local"), default=0)
+    name = f"print.{nbytes}"
+    e.helpers.setdefault(name, printing.function(nbytes))
+    e.declared["llvm.memcpy"] = printing.DECLARATION
+    e.plan.prints = True
+    form, arguments = (e.value(a, True, "ptr") for a in i.args)
+    e.line(f"call void @{name}(ptr %t, <32 x i64> {form}, <32 x i64> {arguments}, i32 {e.mask()})")
+    return e.constant(i.type, 0, e.is_vector(i))
 
 
 def ignore(e, i: Instr) -> str:
@@ -445,7 +458,7 @@ CALLS: dict[str, Callable] = {
     "__nv_ffs": find_first, "__nv_ffsll": find_first, "__nv_brev": reverse_bits, "__nv_brevll": reverse_bits,
     "__nv_min": intrinsic("smin"), "__nv_max": intrinsic("smax"), "__nv_umin": intrinsic("umin"), "__nv_umax": intrinsic("umax"),
     "__nv_llmin": intrinsic("smin"), "__nv_llmax": intrinsic("smax"), "__nv_ullmin": intrinsic("umin"), "__nv_ullmax": intrinsic("umax"),
-    "asm activemask.b32 $0;": active_mask, "asm nanosleep.u32 $0;": lambda e, i: "",
+    "vprintf": print_line, "asm activemask.b32 $0;": active_mask, "asm nanosleep.u32 $0;": lambda e, i: "",
 }  # fmt: skip
 
 # LLVM intrinsics that are the same operation on vectors

@@ -15,9 +15,9 @@ from solcourse.simt.runtime import V1
 class Values:
     """Text under construction (`out`), the plan, and the values known in the block at hand (`env`)."""
 
-    def __init__(self, function: Function, cfg: Cfg, roots, counters: bool, observer, rows_uniform: bool, wide: bool):
+    def __init__(self, function: Function, cfg: Cfg, roots, counters: bool, observer, rows_uniform: bool, wide: bool, raises: bool):
         self.f, self.cfg, self.roots, self.counters, self.observer = function, cfg, roots, counters, observer
-        self.rows_uniform, self.wide = rows_uniform, wide
+        self.rows_uniform, self.wide, self.raises = rows_uniform, wide, raises
         self.plan = Plan()
         self.out: list[str] = []
         self.n = 0

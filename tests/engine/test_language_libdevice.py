@@ -87,8 +87,8 @@ NUMBERS = {  # within 4 ulps (the fast ones within 40 of float32)
     "sincos": lambda x: (math.sin(x), math.cos(x)), "powi": lambda x, n: x**n, "fdivide": lambda x, y: x / y,
     "sincospi": lambda x: (math.sin(math.pi * math.remainder(x, 2)), math.cos(math.pi * math.remainder(x, 2))),
     "fma": lambda x, y, z: float(Fraction(x) * Fraction(y) + Fraction(z)),
-    **{n: getattr(math, n) for n in ("exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc",
-                                     "asin", "acos", "atan", "asinh", "acosh", "atanh", "lgamma", "sqrt", "pow", "atan2", "hypot")},
+    **{n: getattr(math, n) for n in ("exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf",
+        "erfc", "asin", "acos", "atan", "asinh", "acosh", "atanh", "lgamma", "sqrt", "pow", "atan2", "hypot")},
 }  # fmt: skip
 ELSEWHERE = {"remquo", "j0", "j1", "y0", "y1", "jn", "yn"}
 
