@@ -87,6 +87,10 @@ class EngineKernel:
 
     inspect_llvm = get_llvm_str
 
+    def inspect_types(self, file: Any = None) -> None:
+        """numba's own, which needs no device."""
+        frontend.dispatcher_module()._Kernel.inspect_types(self, file)
+
     def inspect_asm(self, cc: tuple[int, int] | None = None) -> str:
         """PTX, where NVIDIA's compiler is installed."""
         return frontend.ptx(self.dispatcher, self.argument_types, cc or current_device().compute_capability)
