@@ -165,7 +165,7 @@ class Emitter(Parking):
                     if isinstance(p.type, str):
                         moves.append((p.dest, self.value(a, vector, p.type)))
                     else:
-                        moves.append((p.dest, self.aggregate(a)))
+                        moves.append((p.dest, self.aggregate(a, p.type, vector)))
                     break
         for dest, value in moves:
             self._store_slot(dest, value, mask, blend=True)

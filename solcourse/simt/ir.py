@@ -31,10 +31,10 @@ _ATTRS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A constant: `value` is an int, a float, or None for undef, poison and zeroinitializer of an aggregate."""
+    """A constant: `value` is an int, a float, a tuple of leaves for an aggregate, or None for an aggregate of zeros, undef or poison."""
 
     type: Any
-    value: int | float | None
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,24 @@ def member_offset(t: tuple, index: int) -> int:
             return size
         size += type_size(member)
     raise IndexError(index)
+
+
+def leaves(t: Any) -> list[str]:
+    """The scalars of a type, in order: an aggregate is handled as the flat list of them."""
+    if isinstance(t, str):
+        return [t]
+    members = [t[2]] * t[1] if t[0] in ("array", "vector") else t[1]
+    return [leaf for m in members for leaf in leaves(m)]
+
+
+def leaf_range(t: Any, path: tuple[int, ...]) -> tuple[int, int]:
+    """Which leaves of t the member at `path` is: from, to (not included)."""
+    start = 0
+    for k in path:
+        members = [t[2]] * t[1] if t[0] in ("array", "vector") else t[1]
+        start += sum(len(leaves(m)) for m in members[:k])
+        t = members[k]
+    return start, start + len(leaves(t))
 
 
 def type_text(t: Any) -> str:
@@ -274,11 +292,50 @@ class _Line:
             return Const("i64", int(base.value or 0) + offset)
         if token in ("undef", "poison", "zeroinitializer", "null", "none"):
             return Const(t, None if not isinstance(t, str) else 0)
+        if token == "splat":
+            self.expect("(")
+            value = self.value(self.type())
+            self.expect(")")
+            return Const(t, (value.value,) * len(leaves(t)))
         if token in ("true", "false"):
             return Const(t, int(token == "true"))
-        if token in ("[", "{", "<"):  # literal aggregates appear only as initialisers and vectors
-            raise ValueError(f"aggregate constant {' '.join(self.tokens)}")
+        if token in ("[", "{", "<"):
+            return self.aggregate(t, token)
+        if token in ("add", "sub"):
+            return self.sum(-1 if token == "sub" else 1)
         return Const(t, _number(token, t))
+
+    def aggregate(self, t: Any, opening: str) -> Const:
+        """A literal aggregate, after its opening bracket."""
+        if opening == "<" and self.accept("{"):
+            opening = "{"
+        parts: list = []
+        while not self.accept({"[": "]", "{": "}", "<": ">"}[opening]):
+            member = self.type()
+            value = self.value(member)
+            if not isinstance(value, Const):
+                raise ValueError("an address in an aggregate constant")
+            parts += value.value if isinstance(value.value, tuple) else [value.value] * len(leaves(member))
+            self.accept(",")
+        if t[0] == "packed":
+            self.expect(">")
+        return Const(t, tuple(parts))
+
+    def sum(self, sign: int) -> Any:
+        """A constant expression add (T a, T b) or sub, of an address and a number or of two numbers."""
+        self.skip_flags()
+        self.expect("(")
+        a = self.value(self.type())
+        self.expect(",")
+        b = self.value(self.type())
+        self.expect(")")
+        if isinstance(b, Address) and sign > 0:
+            a, b = b, a
+        if not isinstance(b, Const):
+            raise ValueError("a sum of two addresses in a constant expression")
+        if isinstance(a, Address):
+            return Address(a.name, a.offset + sign * int(b.value or 0))
+        return Const(a.type, int(a.value or 0) + sign * int(b.value or 0))
 
     def indices(self, source: Any) -> tuple[int, list[tuple[Any, Any, int]]]:
         """GEP indices up to ')' or the end: (constant bytes, [(operand, type, scale in bytes)])."""
@@ -604,7 +661,8 @@ def _parse_instr(code: str, here: tuple[str, int]) -> Instr:
         args = [c.value(t)]
         c.expect(",")
         if op == "insertvalue":
-            args.append(c.value(c.type()))
+            inserted = c.type()
+            args.append(c.value(inserted))
             c.expect(",")
         path = [int(c.next())]
         while c.accept(","):
@@ -612,7 +670,7 @@ def _parse_instr(code: str, here: tuple[str, int]) -> Instr:
         member = t
         for k in path:
             member = member[2] if member[0] == "array" else member[1][k]
-        return make(member if op == "extractvalue" else t, args, tuple(path))
+        return make(member, args, (t, tuple(path))) if op == "extractvalue" else make(t, args, (inserted, tuple(path)))
     if op in ("atomicrmw", "cmpxchg"):
         c.skip_flags()
         kind = c.next() if op == "atomicrmw" else "cmpxchg"

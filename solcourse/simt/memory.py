@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solcourse.simt import access, lanes, ops
-from solcourse.simt.ir import Instr, member_offset, type_size, type_text
+from solcourse.simt.ir import Instr, leaf_range, member_offset, type_size, type_text
 from solcourse.simt.plan import FRAME
 from solcourse.simt.values import Values
 
@@ -87,10 +87,12 @@ class Memory(Values):
                 dest = f"{i.dest}.{k}"
                 if self.is_vector(i):
                     self.cfg.divergent.add(dest)
-                parts.append(self.memory(Instr("load", dest, m, (name,), i.line, i.file)))
+                part = self.memory(Instr("load", dest, m, (name,), i.line, i.file))
+                parts += part if isinstance(part, tuple) else [part]
             else:
-                value = self.aggregate(i.args[1])[k]
-                self.env[f"{name}.value"] = value
+                first, last = leaf_range(t, (k,))
+                value = self.aggregate(i.args[1], t, self.varies(i.args[1]))[first:last]
+                self.env[f"{name}.value"] = value[0] if isinstance(m, str) else value
                 if self.varies(i.args[1]):
                     self.cfg.divergent.add(f"{name}.value")
                 self.memory(Instr("store", None, m, (name, f"{name}.value"), i.line, i.file))

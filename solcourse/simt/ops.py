@@ -11,7 +11,7 @@ from typing import Any
 
 from solcourse.errors import UnsupportedKernel
 from solcourse.simt import printing
-from solcourse.simt.ir import Const, Instr
+from solcourse.simt.ir import Const, Instr, leaf_range, leaves
 
 FLOATS = ("half", "float", "double")
 
@@ -103,13 +103,15 @@ def compare(e, i: Instr) -> str:
     return e.op(f"{i.op} {predicate} {e.text_type(t, vector)} {a}, {b}")
 
 
-def select(e, i: Instr) -> str:
+def select(e, i: Instr) -> object:
     vector = e.is_vector(i)
-    if not isinstance(i.type, str):
-        raise unsupported(i, "A choice between two compound values")
-    a, b = (e.value(x, vector, i.type) for x in i.args[1:])
     cond = i.args[0]
     wide = vector and e.varies(cond)
+    if not isinstance(i.type, str):
+        chosen = f"select {e.text_type('i1', wide)} {e.value(cond, wide, 'i1')}"
+        pairs = zip(leaves(i.type), *(e.aggregate(x, i.type, vector) for x in i.args[1:]), strict=True)
+        return tuple(e.op(f"{chosen}, {e.text_type(t, vector)} {a}, {e.text_type(t, vector)} {b}") for t, a, b in pairs)
+    a, b = (e.value(x, vector, i.type) for x in i.args[1:])
     return e.op(f"select {e.text_type('i1', wide)} {e.value(cond, wide, 'i1')}, {e.type(i)} {a}, {e.type(i)} {b}")
 
 
@@ -140,7 +142,9 @@ def negate(e, i: Instr) -> str:
     return e.op(f"fneg {e.type(i)} {e.value(i.args[0], e.is_vector(i), i.type)}")
 
 
-def freeze(e, i: Instr) -> str:
+def freeze(e, i: Instr) -> object:
+    if not isinstance(i.type, str):
+        return e.aggregate(i.args[0], i.type, e.is_vector(i))
     return e.value(i.args[0], e.is_vector(i), i.type)
 
 
@@ -171,20 +175,17 @@ def address(e, i: Instr) -> str:
 
 
 def extract(e, i: Instr) -> Any:
-    value = e.aggregate(i.args[0])
-    for k in i.attr:
-        value = value[k]
-    return value
+    source, path = i.attr
+    start, stop = leaf_range(source, path)
+    parts = e.aggregate(i.args[0], source, e.is_vector(i))[start:stop]
+    return parts[0] if isinstance(i.type, str) else parts
 
 
 def insert(e, i: Instr) -> object:
-    t = i.type
-    members = [t[2]] * t[1] if t[0] == "array" else list(t[1])
-    old = i.args[0]
-    parts = [e.default(m) for m in members] if isinstance(old, Const) else list(e.aggregate(old))
-    if len(i.attr) != 1:
-        raise unsupported(i, "A nested compound value")
-    parts[i.attr[0]] = e.typed_value(i.args[1], members[i.attr[0]])
+    vector, (member, path) = e.is_vector(i), i.attr
+    start, stop = leaf_range(i.type, path)
+    parts = list(e.aggregate(i.args[0], i.type, vector))
+    parts[start:stop] = [e.value(i.args[1], vector, member)] if isinstance(member, str) else e.aggregate(i.args[1], member, vector)
     return tuple(parts)
 
 

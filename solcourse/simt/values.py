@@ -6,7 +6,7 @@ import struct
 
 from solcourse.simt import access, lanes, ops
 from solcourse.simt.cfg import BARRIER, Cfg
-from solcourse.simt.ir import Address, Const, Function, Instr, type_text
+from solcourse.simt.ir import Address, Const, Function, Instr, leaves, type_text
 from solcourse.simt.layout import LAUNCH
 from solcourse.simt.plan import FRAME, Plan
 from solcourse.simt.runtime import V1
@@ -82,8 +82,7 @@ class Values:
     def _slots(self) -> None:
         self.slots: dict[str, list[tuple[str, str, object]]] = {}  # name -> [(slot, text type, type)]
         for k, name in enumerate(sorted(self.cfg.cross)):
-            t = self.types[name]
-            members = [t] if isinstance(t, str) else [t[2]] * t[1] if t[0] == "array" else list(t[1])
+            members = leaves(self.types[name])
             self.slots[name] = [(f"%s{k}.{j}", self.text_type(m, name in self.cfg.divergent), m) for j, m in enumerate(members)]
 
     def op(self, text: str) -> str:
@@ -164,18 +163,16 @@ class Values:
             return self.broadcast(text, self.memory_type(t))
         return text
 
-    def typed_value(self, x: object, t: object) -> str:
-        vector = self.varies(x)
-        return self.value(x, vector, t) if vector else self.value(x, False, t)
-
-    def default(self, t: object) -> str:
-        return self.constant(t, 0, False)
-
-    def aggregate(self, x: object) -> tuple:
+    def aggregate(self, x: object, t: object, vector: bool) -> tuple:
+        """The leaves of a compound value of type t."""
         if isinstance(x, Const):
-            raise ValueError("a compound constant")
+            values = x.value if isinstance(x.value, tuple) else [0] * len(leaves(t))
+            return tuple(self.constant(leaf, v, vector) for leaf, v in zip(leaves(t), values, strict=True))
         value = self._lookup(str(x))
-        return value if isinstance(value, tuple) else (value,)
+        parts = value if isinstance(value, tuple) else (value,)
+        if vector and not self.varies(x):
+            return tuple(self.broadcast(str(p), self.memory_type(leaf)) for p, leaf in zip(parts, leaves(t), strict=True))
+        return parts
 
     def broadcast(self, scalar: str, t: str) -> str:
         if not scalar.startswith("%"):
