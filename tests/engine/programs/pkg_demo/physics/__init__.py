@@ -1,0 +1,1 @@
+from .devices import EPSILON, lennard_jones
