@@ -17,12 +17,13 @@ NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 unexport NUMBA_ENABLE_CUDASIM
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help lab test lint stubs picture unit engine counts fuzz notebooks notebooks-solutions browser gpu bench clean
+.PHONY: help lab test lint stubs picture unit engine counts fuzz notebooks notebooks-solutions browser gpu peer bench clean
 
 help:
 	@echo "make lab        set up, then open JupyterLab at lesson 00"
 	@echo "make test       set up, then every test (under ten minutes on two cores)"
 	@echo "make unit | engine | counts | fuzz | notebooks | notebooks-solutions | browser | gpu | lint      parts of it"
+	@echo "make peer       numba-cuda's own tests through the engine (about five minutes on two cores)"
 	@echo "make stubs      write exercises/ again from solutions/"
 	@echo "make picture    take the README's picture again (needs Chromium)"
 	@echo "make bench      the benchmarks"
@@ -42,6 +43,11 @@ $(VENV)/.lab: $(VENV)/.made pyproject.toml
 $(VENV)/.test: $(VENV)/.lab
 	@echo "Installing what the tests need."
 	@$(BIN)/python -m pip install --quiet --editable ".[test]"
+	@touch $@
+
+$(VENV)/.peer: $(VENV)/.test
+	@echo "Installing what numba-cuda's tests need."
+	@$(BIN)/python -m pip install --quiet --editable ".[test,peer]"
 	@touch $@
 
 $(VENV)/.warm: $(VENV)/.lab solcourse/cachesim.py
@@ -83,6 +89,9 @@ notebooks: $(FOR_TESTS)
 
 notebooks-solutions: $(FOR_TESTS)
 	SOLCOURSE_SOLUTIONS=1 $(PYTEST) notebooks $(NBVAL) $(SPREAD) $(ARGS)
+
+peer: $(VENV)/.peer $(VENV)/.warm
+	$(BIN)/python -m tests.peer.peer_suite $(ARGS)
 
 bench: $(FOR_LAB)
 	for b in benchmarks/*.py; do $(BIN)/python $$b $(ARGS) || exit 1; done
