@@ -29,7 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 warnings.filterwarnings("ignore", message="Grid size .* will likely result in GPU under-utilization")
 
-from solcourse.kernels import case  # noqa: E402
+from solcourse.kernels import case, cases  # noqa: E402
 
 SEED = 7
 TARGETS = {  # name -> (limit, whether the figure must stay below it)
@@ -38,6 +38,7 @@ TARGETS = {  # name -> (limit, whether the figure must stay below it)
     "copy of 16M float32, seconds": (0.25, True),
     "counters / bounds checks, regular": (1.3, True),
     "counters / bounds checks, irregular": (4.0, True),
+    "1 thread / 2 threads, compute-bound above 50 ms": (1.6, False),
 }
 
 
@@ -74,7 +75,21 @@ def _polynomial(x, out, degree) -> None:
     np.copyto(out, np.polyval(np.ones(degree + 1, x.dtype), x))
 
 
-ENTRIES = (
+def _rest(named: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Every other reference kernel, at a size that takes milliseconds; the simulator runs the smallest of its tested sizes."""
+    large = {1: (1 << 22,), 2: (1024, 1024), 3: (512, 512, 512)}
+    quick = {1: (1 << 16,), 2: (256, 256), 3: (64, 64, 64)}
+    done = {entry.name for entry in named}
+    return tuple(
+        Entry(name, large[len(c.shapes[0])], quick[len(c.shapes[0])], c.shapes[0], None, "irregular" if name in IRREGULAR else "regular")
+        for name, c in cases().items()
+        if name not in done
+    )
+
+
+# 32 lines a request, lane patterns that change as the kernel runs, or addresses that come from the data
+IRREGULAR = {"matmul_naive", "transpose_copy", "softmax_thread_per_row", "histogram_per_warp"}
+NAMED = (
     Entry("copy", (1 << 24,), (1 << 20,), (1 << 12,), lambda src, dst: np.copyto(dst, src)),
     Entry("vector_add", (1 << 22,), (1 << 18,), (1 << 12,), lambda x, y, out: np.add(x, y, out=out)),
     Entry("saxpy_grid_stride", (1 << 22,), (1 << 18,), (1 << 12,), lambda a, x, y, out: np.add(a * x, y, out=out)),
@@ -93,7 +108,9 @@ ENTRIES = (
     Entry("histogram_global", (1 << 20,), (1 << 18,), (1 << 12,), _add_at, access="irregular"),
     Entry("histogram_shared", (1 << 20,), (1 << 18,), (1 << 12,), _add_at, access="irregular"),
 )  # fmt: skip
+ENTRIES = (*NAMED, *_rest(NAMED))
 MATMUL = "matmul_tiled_exact"
+COMPUTE = ("matmul", "polynomial", "mandelbrot")  # the names of kernels bound by arithmetic begin so
 SIDE_BY_SIDE = (128, 128, 128)  # the size at which the tiled matmul is set against the simulator
 
 
@@ -327,7 +344,9 @@ def measure(entry: Entry, quick: bool, budget_s: float) -> Row:
         njit_s = best_of(lambda: compiled(*arguments))[0].wall_s
         njit_compile_s = max(0.0, first_s - njit_s)
     wanted = SIDE_BY_SIDE if entry.name == MATMUL and not quick else entry.quick
-    there = side_by_side(entry, wanted, budget_s if entry.name == MATMUL else budget_s / 12)
+    there = (entry.tiny, math.nan, math.nan)
+    if not case(entry.name).warp_level:  # the simulator has no shuffles and votes
+        there = side_by_side(entry, wanted if entry in NAMED else entry.tiny, budget_s if entry.name == MATMUL else budget_s / 12)
     return Row(
         entry, shape, launch.frontend_s, launch.native_s, engine, bounds, one, numpy_s, njit_compile_s, njit_s, *there,
         identical=result_of(entry.name, shape, 1) == result_of(entry.name, shape, 2),
@@ -351,12 +370,13 @@ def size(shape: tuple[int, ...]) -> str:
 
 
 def line(row: Row) -> str:
+    ratio = "-" if math.isnan(row.simulator_ratio) else f"{row.simulator_ratio:,.0f}x"
     return (
         f"{row.entry.name:<22.22} {size(row.shape):>14} | {seconds(row.frontend_s):>14} {seconds(row.native_s):>9}"
         f" | {seconds(row.engine.wall_s):>9} {seconds(row.bounds.wall_s):>9} {row.counters_ratio:>5.2f}x"
         f" {seconds(row.one_thread.wall_s):>9}"
         f" {'yes' if row.identical else 'NO':>4} | {seconds(row.numpy_s):>9} {seconds(row.njit_s):>9} {seconds(row.njit_compile_s):>9}"
-        f" | {size(row.simulator_shape):>12} {seconds(row.simulator_s):>9} {seconds(row.engine_there_s):>9} {row.simulator_ratio:>8,.0f}x"
+        f" | {size(row.simulator_shape):>12} {seconds(row.simulator_s):>9} {seconds(row.engine_there_s):>9} {ratio:>9}"
     )
 
 
@@ -370,6 +390,13 @@ def figures(rows: list[Row]) -> dict[str, float]:
             found["matmul 1024^3, seconds"] = matmul.engine.wall_s
     if copy is not None and copy.shape == (1 << 24,):
         found["copy of 16M float32, seconds"] = copy.engine.wall_s
+    scaling = [
+        row.one_thread.wall_s / row.engine.wall_s
+        for row in rows
+        if row.entry.name.startswith(COMPUTE) and row.one_thread.wall_s > 0.05 and (os.cpu_count() or 1) > 1
+    ]
+    if scaling:
+        found["1 thread / 2 threads, compute-bound above 50 ms"] = min(scaling)
     for kind in ("regular", "irregular", "random"):
         ratios = [row.counters_ratio for row in rows if row.entry.access == kind]
         if ratios:
@@ -400,7 +427,8 @@ def summary(rows: list[Row]) -> str:
         target = TARGETS.get(name)
         wanted = f" (wanted {'<' if target[1] else '>='} {target[0]:,g})" if target else ""
         parts.append(f"{name} {value:,.3g}{wanted}" if value < 1000 else f"{name} {value:,.0f}{wanted}")
-    typical = math.exp(sum(math.log(row.simulator_ratio) for row in rows) / len(rows))
+    ratios = [math.log(row.simulator_ratio) for row in rows if not math.isnan(row.simulator_ratio)]
+    typical = math.exp(sum(ratios) / max(1, len(ratios)))
     return (
         f"SUMMARY: {'; '.join(parts)}; simulator / engine, geometric mean {typical:,.0f}; {fixed_cost()}; "
         f"1 and 2 threads {'identical' if all(row.identical for row in rows) else 'DIFFERENT'}."
