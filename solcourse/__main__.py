@@ -48,10 +48,9 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns its exit status: 0 well, 1 not (yet), 2 wrong usage."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    program: list[str] = []
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; `rest`: what goes on to JupyterLab, or the program that `run` runs. Exits with 2 on wrong usage."""
+    words, program = list(argv), list[str]()
     if words[:1] == ["run"]:
         from solcourse import scripts
 
@@ -59,7 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, rest = parser().parse_known_args(words)
     if rest and options.command != "lab":
         parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    if options.command == "run" and not program:
+        parser().error("run needs a program: SCRIPT, -m MODULE or -c CODE")
     options.rest = rest + program
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns its exit status: 0 well, 1 not (yet), 2 wrong usage; `run` has the program's."""
+    options = parse(sys.argv[1:] if argv is None else argv)
     from solcourse.errors import SolcourseError
 
     try:
@@ -140,8 +147,6 @@ def _run(options: argparse.Namespace) -> int:
     from solcourse import scripts
     from solcourse.hardware import DEFAULT_DEVICE
 
-    if not options.rest:
-        parser().error("run needs a program: SCRIPT, -m MODULE or -c CODE")
     env = scripts.environment(os.environ, options.device or DEFAULT_DEVICE, options.profile, options.save)
     return scripts.run(options.rest, env)
 
