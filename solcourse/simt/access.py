@@ -54,7 +54,11 @@ def _vector_bounds() -> str:
 
 def _memo(size: int, flags: int, offsets: str = "%off") -> str:
     """Finds or makes the remembered pattern %e of these offsets; leaves %ref, %e.* pointers, and is in block %known."""
-    code = f"  %ref = extractelement {V64} {offsets}, i64 0\n  %second = extractelement {V64} {offsets}, i64 1\n"
+    # relative to the first active lane: what an idle lane would address may be anywhere
+    code = f"  %zeroth = extractelement {V64} {offsets}, i64 0\n  %has.zeroth = trunc i32 %m to i1\n  br label %ref.head\nref.head:\n"
+    code += "  br i1 %has.zeroth, label %ref.found, label %ref.later, !prof !1\nref.later:\n  %ref.lane = call i32 @llvm.cttz.i32(i32 %m, i1 false)\n"
+    code += f"  %ref.lane.in = and i32 %ref.lane, 31\n  %ref.other = extractelement {V64} {offsets}, i32 %ref.lane.in\n  br label %ref.found\nref.found:\n"
+    code += f"  %ref = phi i64 [ %zeroth, %ref.head ], [ %ref.other, %ref.later ]\n  %second = extractelement {V64} {offsets}, i64 1\n"
     code += "  %step = sub i64 %second, %ref\n  %align = and i64 %ref, 127\n  %m.64 = zext i32 %m to i64\n"
     code += "  %align.up = shl i64 %align, 32\n  %key = or i64 %align.up, %m.64\n"
     # the way: the alignment, moved by a hash of step and mask, so that different alignments never compete

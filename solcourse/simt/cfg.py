@@ -54,6 +54,7 @@ def build(function: Function, sources) -> Cfg:
     nodes = _split(function)
     order, lockstep = _order(nodes)
     nodes = _renumber(nodes, order)
+    lockstep &= not _redefined(nodes)  # recursion: activations of different depth share the slots
     defs = {i.dest: i for n in nodes for i in (*n.phis, *n.body) if i.dest}
     dom = _post_dominators(nodes)
     loops_ok = lockstep
@@ -426,9 +427,15 @@ def _barriers_keep_lockstep(nodes: list[Node], waiting: list[set[int]]) -> bool:
     return True
 
 
+def _redefined(nodes: list[Node]) -> set[str]:
+    """Values with several definitions (recursion.py)."""
+    seen: set[str] = set()
+    return {i.dest for n in nodes for i in (*n.phis, *n.body) if i.dest and (i.dest in seen or seen.add(i.dest))}  # type: ignore[func-returns-value]
+
+
 def _cross(nodes: list[Node], defs: dict[str, Instr]) -> set[str]:
     home = {i.dest: k for k, n in enumerate(nodes) for i in (*n.phis, *n.body) if i.dest}
-    cross = {p.dest for n in nodes for p in n.phis if p.dest}
+    cross = {p.dest for n in nodes for p in n.phis if p.dest} | _redefined(nodes)
     name_of = {n.name: k for k, n in enumerate(nodes)}
     for k, n in enumerate(nodes):
         term_args = n.term.attr.args if n.term.op == BARRIER else n.term.args

@@ -33,6 +33,7 @@ from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.plan import Plan
 from solcourse.simt.records import FLOP_TYPES, PIPES, BasicBlock, Op, Program, Site
+from solcourse.simt.recursion import DEPTH, RECURSION, STACK, unfold
 
 _LOCK = threading.RLock()
 _KEEP = 256
@@ -139,6 +140,7 @@ def _front(kernel: KernelIR, digest: str) -> tuple[str, Function]:
     if digest not in _PARSED:
         text = optimise(kernel.llvm, kernel.entry)
         function = parse_module(text, kernel.entry)
+        unfold(function)
         as_parameters(function, kernel.captured)
         atomic_helpers(function)
         contract(function)
@@ -176,7 +178,7 @@ def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, digest: str) 
 
 def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
     """cfg.build's `sources`."""
-    if i.op in ("atomicrmw", "cmpxchg", "alloca"):
+    if i.dest == DEPTH or i.op in ("atomicrmw", "cmpxchg", "alloca"):
         return True
     if i.op == "load":
         return any(kind == "local" for kind, _ in roots.of(i.args[0]))
@@ -199,7 +201,7 @@ def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
 def _array_names(kernel: KernelIR, function: Function) -> dict[str, str]:
     """Pointer parameters are named `%array.4` after the kernel's arguments, `%pair.1.4` in tuples; shared arrays keep a readable form."""
     kinds = dict(zip(kernel.arg_names, kernel.arg_types, strict=False))
-    names = {}
+    names = {STACK: RECURSION}
     for t, name in function.params[1:]:
         if t == "ptr":
             own, *path = name.lstrip("%").split(".")

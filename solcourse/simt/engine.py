@@ -29,6 +29,7 @@ from solcourse.simt.records import (
     LineCounts,
     Site,
 )  # fmt: skip
+from solcourse.simt.recursion import RECURSION, STACK_BYTES
 
 Dim = tuple[int, int, int]
 MOST_SHARED_BYTES = 227 * 1024  # of any GPU, per block. Source: CUDA programming guide, compute capability 9.0 and 10.0
@@ -284,9 +285,22 @@ def _stray(kernel: KernelIR, c: Compiled, bound: BoundArguments, grid: Dim, bloc
         hint = (
             f"{kernel.name}[grid, block, stream, bytes] gives each block that many bytes; at least {offset + site.size:,} are needed here."
         )
+    text = linecache.getline(site.file, site.line).strip()
+    if site.array == RECURSION:
+        return Finding(
+            kind="stack_overflow",
+            severity="error",
+            message=f"The recursion in kernel {kernel.name}, line {site.line}{f' (`{text}`)' if text else ''}, is too deep: thread "
+            f"{_show(thread)} of block {_show(at)} needs more than the {STACK_BYTES >> 10} KiB of stack that a thread has here.",
+            hint="Does every call come nearer to the case that ends it? A GPU gives a thread 1 KiB by default, and a loop needs none.",
+            file=site.file,
+            line=site.line,
+            block=at,
+            thread=thread,
+            array=site.array,
+        )
     where = f"{site.array}[{element}]" if allocation is not None else f"element {element} of {site.array or 'an array'}"
     lanes = bin(mask & 0xFFFFFFFF).count("1")
-    text = linecache.getline(site.file, site.line).strip()
     more = f" ({lanes} lanes of this warp do)" if lanes > 1 else ""
     message = (
         f"Out-of-bounds access in kernel {kernel.name}, line {site.line}{f' (`{text}`)' if text else ''}: thread {_show(thread)} of block {_show(at)} "

@@ -329,6 +329,7 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         raise type_error(TypeError("a kernel cannot be a generator (it contains yield)"), function, names, arg_types)
     with without_device(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Could not find source for function")  # numba's own lambdas have none
+        warnings.filterwarnings("ignore", message=r"Context\.call_conv is deprecated")  # numba-cuda's own use, in recursion
         try:
             from numba.core import types
 

@@ -87,6 +87,7 @@ class Function:
     blocks: list[Block]
     globals: dict[str, Global]
     file: str
+    callees: dict[str, Function] = field(default_factory=dict)  # of an entry: functions that could not be inlined
 
 
 def array_type(count: int, element: Any) -> tuple:
@@ -421,13 +422,13 @@ _CASTS = frozenset("sext zext trunc fptosi fptoui sitofp uitofp fpext fptrunc pt
 
 
 def parse_module(text: str, entry: str) -> Function:
-    """The function named `entry` of a printed module, with the module's globals.
+    """The function named `entry` of a printed module, with the module's globals and the functions that are left in it.
 
     Raises UnsupportedKernel, with the source line, for an instruction that cannot be read.
     """
     meta = Metadata(text)
     globals_: dict[str, Global] = {}
-    function: Function | None = None
+    functions: dict[str, Function] = {}
     lines = iter(text.splitlines())
     for line in lines:
         if line.startswith("@"):
@@ -438,13 +439,11 @@ def parse_module(text: str, entry: str) -> Function:
             cursor = _Line(line)
             while not cursor.peek().startswith("@"):
                 cursor.next()
-            if unquote(cursor.next()) != entry:
-                continue
-            file = meta.file_of(_field(line, r"!dbg (!\d+)"))
-            function = Function(entry, _parse_params(cursor), [], globals_, file)
-            _parse_body(function, lines, meta)
-    if function is None:
-        raise ValueError(f"no function {entry} in the module")
+            name = unquote(cursor.next())
+            functions[name] = Function(name, _parse_params(cursor), [], globals_, meta.file_of(_field(line, r"!dbg (!\d+)")))
+            _parse_body(functions[name], lines, meta)
+    function = functions.pop(entry)
+    function.callees = functions
     return function
 
 

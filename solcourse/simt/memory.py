@@ -73,7 +73,7 @@ class Memory(Values):
         members = [t[2]] * t[1] if t[0] == "array" else list(t[1])
         if t[0] == "vector" or i.op not in ("load", "store"):
             raise ops.unsupported(i, f"A {type_text(t)} memory access")
-        parts = []
+        parts: list = []
         base = self.value(i.args[0], self.varies(i.args[0]), "ptr")
         wide = self.varies(i.args[0])
         for k, m in enumerate(members):

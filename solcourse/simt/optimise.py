@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 from solcourse.simt import half, libdevice
 from solcourse.simt.bodies import with_bodies
 from solcourse.simt.ir import Block, Const, Function, Instr
+from solcourse.simt.recursion import RELOAD
 
 _LOCK = threading.Lock()
 
@@ -143,7 +144,7 @@ class Roots:
     """Which arrays a pointer may point into: {(kind, name)}, kind "param", "shared", "constant", "local" or "unknown"."""
 
     def __init__(self, function: Function, names: dict[str, str]):
-        self._defs = {i.dest: i for b in function.blocks for i in b.instrs if i.dest}
+        self._defs = {i.dest: i for b in function.blocks for i in b.instrs if i.dest and i.attr != RELOAD}
         self._params = {name: t for t, name in function.params}
         self._ret = function.params[0][1] if function.params else ""
         self._globals = function.globals

@@ -101,7 +101,9 @@ entry:
   store i64 0, ptr %e.hits
 {at("scratch.at", "%t", THREAD["scratch"])}  %scratch = load ptr, ptr %scratch.at
   %off = load {V64}, ptr %scratch, align 64
-  %ref = extractelement {V64} %off, i64 0
+  %first.lane = call i32 @llvm.cttz.i32(i32 %mask, i1 false)
+  %first.in = and i32 %first.lane, 31
+  %ref = extractelement {V64} %off, i32 %first.in
 {splat("ref.v", "%ref", "i64")}
   %pattern = sub {V64} %off, %ref.v
   store {V64} %pattern, ptr %e.pattern, align 64

@@ -93,6 +93,8 @@ _HINTS = (  # (pattern in numba's message, pattern in the source line, what to t
     (r"readonly array", "", "The array is read-only (array.flags.writeable is False)."),
     (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),
     (r"Cannot unify", "", "One variable holds two types; give it one, for example np.float32(0)."),
+    (r"insert_unresolved_ref", "", "numba.cuda compiles a function that calls itself only with the argument types it was called with (the literal 0 is a "
+     "type of its own: pass a variable), and not functions that call each other."),
     (r"exception_match", "", "Kernels cannot catch exceptions."),
     (r"of type (list|set|dict)|ListType|reflected list", "", "Kernels have no lists; use cuda.local.array or cuda.shared.array."),
     (r"Cannot determine Numba type of <class 'function'>", "", "Functions called by a kernel need @cuda.jit(device=True)."),
