@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import re
 import sys
@@ -56,7 +57,6 @@ class EngineKernel:
     lifted = ()
     extensions: tuple = ()
     launch_config_sensitive = False
-    const_mem_size = 0
     max_threads_per_block = frontend.MAX_BLOCK_THREADS
     _linking_files: frozenset = frozenset()  # what numba would hand to the linker
 
@@ -106,9 +106,27 @@ class EngineKernel:
     def shared_mem_per_block(self) -> int:
         return self.ir.static_shared_bytes
 
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        from solcourse.simt.compiler import compile_warp
+
+        return compile_warp(self.ir, counters=False, rows_uniform=True)
+
+    @property
+    def const_mem_size(self) -> int:
+        """Bytes of the global arrays that it reads."""
+        return sum(size for _, size in self._compiled.constants.values())
+
+    @property
+    def local_mem_per_thread(self) -> int:
+        return self._compiled.plan.local_bytes
+
     @property
     def regs_per_thread(self) -> int:
-        raise SolcourseError("registers are estimated by sol.profile(...).registers; the engine has none of its own")
+        """An estimate, as sol.profile's: the engine has no registers of its own."""
+        from solcourse.registers import registers
+
+        return registers(self._compiled.program, self._compiled, current_device().figures.cc).count
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
         threads = math.prod(blockdim) if isinstance(blockdim, tuple) else blockdim
@@ -224,6 +242,8 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (devicearray, "ManagedNDArray", memory.MappedArray),
         (devicearray, "auto_device", memory.auto_device),
         (driver, "get_devptr_for_active_ctx", ctypes.c_uint64),
+        (driver.driver, "get_device", lambda number=0: current_device()),
+        (driver.driver, "get_device_count", lambda: 1),
         (dispatcher, "warn", _warn),
         (dispatcher.CUDADispatcher, "call", _call),
         (dispatcher.CUDADispatcher, "compile", _compile),

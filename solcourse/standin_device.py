@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,10 +90,15 @@ class StandInDevice:
     def reset(self) -> None: ...
 
 
+_DEFAULT_STREAMS = {0: "Default ", 1: "Legacy default ", 2: "Per-thread default "}  # by CUDA's own numbers
+_HANDLES = itertools.count(3)
+
+
 class Stream:
     """Launches are synchronous: a stream has nothing to wait for."""
 
-    handle = 0
+    def __init__(self, handle: int = 0, *, external: bool = False):
+        self.handle, self.external = handle, external
 
     def synchronize(self) -> None: ...
 
@@ -109,7 +115,14 @@ class Stream:
         return future
 
     def __int__(self) -> int:
-        return 0
+        return self.handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+    def __repr__(self) -> str:
+        kind = "External CUDA stream" if self.external else f"{_DEFAULT_STREAMS.get(self.handle, '')}CUDA stream"
+        return f"<{kind}>" if self.handle in _DEFAULT_STREAMS else f"<{kind} {self.handle}>"
 
 
 class Event:
@@ -138,6 +151,13 @@ class Event:
         return (other.recorded_s - self.recorded_s) * 1e3
 
 
+class MemoryInfo(NamedTuple):
+    """Bytes of device memory: nothing here is ever taken."""
+
+    free: int
+    total: int
+
+
 class Context:
     """numba's current context."""
 
@@ -157,19 +177,29 @@ class Context:
         return memory.Memory.of_host(owner)
 
     def create_stream(self) -> Stream:
-        return Stream()
+        return Stream(next(_HANDLES))
 
-    get_default_stream = get_legacy_default_stream = get_per_thread_default_stream = create_stream
+    def get_default_stream(self) -> Stream:
+        return Stream(0)
+
+    def get_legacy_default_stream(self) -> Stream:
+        return Stream(1)
+
+    def get_per_thread_default_stream(self) -> Stream:
+        return Stream(2)
 
     def create_external_stream(self, pointer: int) -> Stream:
-        return Stream()
+        """Another library's stream, by its handle."""
+        if not isinstance(pointer, int):
+            raise TypeError("ptr for external stream must be an int")
+        return Stream(pointer, external=True)
 
     def create_event(self, timing: bool = True) -> Event:
         return Event()
 
-    def get_memory_info(self) -> tuple[int, int]:
+    def get_memory_info(self) -> MemoryInfo:
         total = int(self.device.figures.dram_gb * 1e9)
-        return total, total
+        return MemoryInfo(total, total)
 
     def get_active_blocks_per_multiprocessor(self, kernel: Any, block: int, shared_bytes: int = 0, flags: Any = None) -> int:
         from solcourse.occupancy import occupancy

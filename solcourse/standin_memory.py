@@ -70,6 +70,12 @@ class Memory:
     def free(self) -> None:
         """Garbage collection frees it."""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Memory) and (self.device_pointer, self.size) == (other.device_pointer, other.size)
+
+    def __hash__(self) -> int:
+        return hash((self.device_pointer, self.size))
+
 
 def device_arrays_module() -> Any:
     from numba.cuda.cudadrv import devicearray
@@ -136,14 +142,7 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "strides": None if self.flags["C_CONTIGUOUS"] else self.strides,
-            "data": (int(self.engine_view.ctypes.data), False),
-            "typestr": self.dtype.str,
-            "stream": None,
-            "version": 3,
-        }
+        return _interface(self.engine_view, self.flags["C_CONTIGUOUS"], self.stream)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -182,12 +181,14 @@ class DeviceArray:
         module.sentry_contiguous(self.engine_view)
         target = _core(self.engine_view)
         source = _core(source)
-        if not hasattr(ary, "engine_view"):
+        if hasattr(ary, "engine_view"):
+            module.sentry_contiguous(source)
+        else:
             source = np.asarray(source, order="C" if target.flags.c_contiguous else "F")
         module.check_array_compatibility(target, source)
         np.copyto(target, source)
 
-    def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
+    def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
         """The array's contents, in `ary` or in a new array of the same strides."""
         if any(s < 0 for s in self.strides):
             raise NotImplementedError(f"D->H copy not implemented for negative strides: {self.strides}")
@@ -197,7 +198,11 @@ class DeviceArray:
             np.copyto(_core(ary), _core(self.engine_view))
             return ary
         device_arrays_module().check_array_compatibility(self.engine_view, ary)
-        np.copyto(ary, self.engine_view)
+        if isinstance(ary, np.void):  # one record
+            for name in self.dtype.names:
+                ary[name] = self.engine_view[name]
+        else:
+            np.copyto(ary, self.engine_view)
         return ary
 
     # ------------------------------------------------------------------------------------------------------------ views
@@ -326,8 +331,24 @@ class MappedArray(np.ndarray):
         np.copyto(self, np.asarray(ary))
 
     @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return _interface(self.engine_view, self.flags.c_contiguous, self.stream)
+
+    @property
     def _numba_type_(self) -> Any:
         return DeviceArray.at(self.engine_owner, self.engine_view)._numba_type_
+
+
+def _interface(view: np.ndarray, contiguous: bool, stream: Any) -> dict[str, Any]:
+    """CUDA's array interface, version 3."""
+    return {
+        "shape": view.shape,
+        "strides": None if contiguous else view.strides,
+        "data": (int(view.ctypes.data) if view.size else 0, False),
+        "typestr": view.dtype.str,
+        "stream": None if isinstance(stream, int) and stream == 0 else int(stream),
+        "version": 3,
+    }
 
 
 def _core(array: np.ndarray) -> np.ndarray:

@@ -19,8 +19,8 @@ import numpy as np
 
 from solcourse.errors import LaunchError
 from solcourse.simt.captured import Captured
-from solcourse.simt.device_memory import allocation_at
-from solcourse.simt.frontend import KernelIR
+from solcourse.simt.device_memory import DeviceView, allocation_at
+from solcourse.simt.frontend import KernelIR, WrongArguments
 
 
 class NonContiguousArray(LaunchError, ValueError):
@@ -87,10 +87,12 @@ class _Binder:
             if any(base.__name__ == classname for base in type(kind).__mro__):
                 flatten(self, name, kind, value)
                 return
-        raise LaunchError(f"Argument {name!r} has numba type {kind}, which a kernel cannot take as an argument.")
+        raise WrongArguments(f"Argument {name!r} has numba type {kind}, which a kernel cannot take as an argument.")
 
     def array(self, name: str, kind: Any, value: Any) -> None:
         value, hint = _unwrap(value)
+        if not hasattr(value, "engine_owner") and hasattr(value, "__cuda_array_interface__"):
+            value = DeviceView.of(value.__cuda_array_interface__)
         if hasattr(value, "engine_owner"):
             view, pointer = value.engine_view, self.device_memory(name, value)
         else:
@@ -130,7 +132,7 @@ class _Binder:
         address = _wrapped(name, kind, value, "c_uint64")
         owner = allocation_at(address)
         if owner is None:
-            raise LaunchError(
+            raise WrongArguments(
                 f"Argument {name!r}: the address {address:#x} is in no device array. Pass array.device_ctypes_pointer.value of an array "
                 "from cuda.to_device or cuda.device_array, and keep that array alive."
             )
@@ -230,7 +232,7 @@ def _check_array(name: str, kind: Any, view: np.ndarray) -> None:
     if same and kind.ndim == view.ndim and fits:
         return
     order = "C" if view.flags.c_contiguous else "F" if view.flags.f_contiguous else "A"
-    raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got array({view.dtype}, {view.ndim}d, {order}).")
+    raise WrongArguments(f"Argument {name!r}: the kernel was compiled for {kind}; got array({view.dtype}, {view.ndim}d, {order}).")
 
 
 def _copy_back(pointer: _Pointer, original: np.ndarray) -> None:
@@ -251,14 +253,14 @@ def _wrapped(name: str, kind: Any, value: Any, ctype: str) -> int:
     try:
         return getattr(ctypes, ctype)(value if isinstance(value, int) else value.__index__()).value
     except (AttributeError, TypeError) as error:
-        raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
+        raise WrongArguments(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
 
 
 def _flatten_float(binder: _Binder, name: str, kind: Any, value: Any) -> None:
     try:
         number = np.dtype(f"f{kind.bitwidth // 8}").type(value)
     except (TypeError, ValueError) as error:
-        raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
+        raise WrongArguments(f"Argument {name!r}: the kernel was compiled for {kind}; got {value!r}.") from error
     is_bits = kind.bitwidth == 16 and binder.kernel.parameters[len(binder.flat)].startswith("i")
     binder.flat.append(int(number.view(np.uint16)) if is_bits else float(number))
 
@@ -274,7 +276,7 @@ def _flatten_datetime(binder: _Binder, name: str, kind: Any, value: Any) -> None
 
 def _flatten_tuple(binder: _Binder, name: str, kind: Any, value: Any) -> None:
     if len(kind) != len(value):
-        raise LaunchError(f"Argument {name!r}: the kernel was compiled for {kind}; got a tuple of {len(value)}.")
+        raise WrongArguments(f"Argument {name!r}: the kernel was compiled for {kind}; got a tuple of {len(value)}.")
     for i, (member, part) in enumerate(zip(kind, value, strict=True)):
         binder.add(f"{name}[{i}]", member, part)
 

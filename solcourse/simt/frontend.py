@@ -26,6 +26,7 @@ from typing import Any
 
 from solcourse.errors import LaunchError, SolcourseError
 from solcourse.simt.captured import Captured, captured_by, with_globals
+from solcourse.simt.device_memory import allocation_at
 from solcourse.simt.no_device import COMPUTE_CAPABILITY, DATA_LAYOUT, LOCK, dispatcher_module, front_end, without_device
 from solcourse.simt.type_errors import type_error
 
@@ -152,6 +153,10 @@ def launch_spec(dispatcher: Any, grid: Any, block: Any, stream: Any = 0, dynamic
     if _product(block) > MAX_BLOCK_THREADS:
         sizes = " x ".join(str(v) for v in block if v != 1)
         raise LaunchError(f"{where}: {sizes} = {_product(block):,} threads per block; CUDA's limit is {MAX_BLOCK_THREADS}.{swap}")
+    bounds = dispatcher.targetoptions.get("launch_bounds")
+    most = bounds[0] if isinstance(bounds, tuple) else bounds
+    if most and _product(block) > most:
+        raise LaunchError(f"{where}: {_product(block):,} threads per block; the kernel's launch_bounds allow {most:,}.")
     if not _is_integer(dynamic_shared_bytes) or dynamic_shared_bytes < 0:
         raise LaunchError(f"{where}: dynamic shared memory is a number of bytes, 0 or more; got {dynamic_shared_bytes!r}.")
     return LaunchSpec(dispatcher, grid, block, stream, int(dynamic_shared_bytes))
@@ -242,11 +247,19 @@ def _refuse_hopeless(name: str, value: Any) -> None:
         what = "an integer of more than 64 bits"
     elif getattr(getattr(value, "dtype", None), "hasobject", False):
         what = "an array of Python objects (dtype=object)"
-    elif hasattr(value, "__cuda_array_interface__") and not hasattr(value, "engine_owner") and not hasattr(value, "__array_interface__"):
+    elif _is_elsewhere(value):
         what, cure = f"{what} in a real GPU's memory", " Copy it to the host first."
     else:
         return
     raise WrongArguments(f"Argument {name!r} is {_article(what)}, which kernels cannot take here. {_ACCEPTED}{cure}")
+
+
+def _is_elsewhere(value: Any) -> bool:
+    """Whether an array's memory is a real GPU's."""
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is None or hasattr(value, "engine_owner") or hasattr(value, "__array_interface__") or 0 in interface["shape"]:
+        return False
+    return allocation_at(interface["data"][0]) is None
 
 
 def _article(what: str) -> str:
@@ -265,7 +278,7 @@ def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
     try:
         kernel = module._dispatcher.Dispatcher._cuda_call(dispatcher, *args, **extra)
     except TypeError as error:
-        raise LaunchError(f"{dispatcher.py_func.__name__}: {error}") from error
+        raise WrongArguments(f"{dispatcher.py_func.__name__}: {error}") from error
     return tuple(kernel.argument_types)
 
 

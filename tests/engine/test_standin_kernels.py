@@ -182,6 +182,64 @@ def test_another_librarys_view_of_a_device_array_shares_its_memory():
     np.testing.assert_array_equal(array.copy_to_host(), [0, 1, 99, 3, 4, 5])
 
 
+def test_another_librarys_array_is_an_argument(rng):
+    host = rng.random((3, 4))
+    array = cuda.to_device(host)
+
+    @cuda.jit
+    def negate(x):
+        i, j = cuda.grid(2)
+        if i < x.shape[0] and j < x.shape[1]:
+            x[i, j] = -x[i, j]
+
+    negate[1, (4, 4)](Foreign(array[:, ::2]))  # strided: columns 0 and 2
+    expected = host.copy()
+    expected[:, ::2] *= -1
+    np.testing.assert_array_equal(array.copy_to_host(), expected)
+    negate[1, (4, 4)](Foreign(cuda.device_array((0, 4))))
+    interface = {"shape": (2, 2), "typestr": "<f8", "data": (0x7000_0000_0000, False), "version": 3}
+    with pytest.raises(TypeError, match="real GPU"):
+        negate[1, (4, 4)](Foreign(SimpleNamespace(__cuda_array_interface__=interface)))
+
+
+def test_the_array_interface_names_memory_and_stream():
+    stream = cuda.stream()
+    for array in (cuda.device_array((2, 3), stream=stream), cuda.mapped_array((2, 3), stream=stream)):
+        face = array.__cuda_array_interface__
+        assert face["data"] == (array.gpu_data.device_pointer if hasattr(array.gpu_data, "device_pointer") else array.ctypes.data, False)
+        assert (face["shape"], face["strides"], face["stream"]) == ((2, 3), None, int(stream))
+    assert cuda.device_array(3).__cuda_array_interface__["stream"] is None
+    assert cuda.device_array(0).__cuda_array_interface__["data"] == (0, False)
+    assert cuda.device_array((4, 4))[:, :2].__cuda_array_interface__["strides"] == (32, 8)
+
+
+def test_streams_are_told_apart():
+    first, second = cuda.stream(), cuda.stream()
+    assert int(first.handle) != int(second.handle)
+    external = cuda.external_stream(0x1234)
+    assert (int(external.handle), external.external) == (0x1234, True)
+    assert "Default" in repr(cuda.default_stream())
+
+
+def test_a_record_is_copied_into_a_host_record():
+    host = np.array([(1, 2.5)], [("a", np.int32), ("b", np.float64)])
+    target = np.zeros_like(host)[0]
+    cuda.to_device(host[0]).copy_to_host(target)
+    assert (target["a"], target["b"]) == (1, 2.5)
+
+
+def test_a_strided_device_array_is_no_source_of_a_copy():
+    array = cuda.to_device(np.arange(8))
+    with pytest.raises(ValueError, match="non-contiguous"):
+        cuda.to_device(np.arange(4)).copy_to_device(array[::2])
+
+
+def test_a_view_of_the_same_bytes_has_equal_memory():
+    array = cuda.to_device(np.arange(4))
+    assert array.view(np.uint64).gpu_data == array.gpu_data
+    assert array[1:].gpu_data != array.gpu_data
+
+
 # ------------------------------------------------------------------------------------------------------ arguments and launch
 
 
@@ -197,6 +255,34 @@ def test_signed_and_unsigned_arrays_are_the_same_bits_to_an_eager_kernel():
     np.testing.assert_array_equal(x, [0, 1, 6])
     with pytest.raises(sol.LaunchError, match="int64"):
         add[1, 32](np.zeros(3, np.int64), 1)
+
+
+def test_arguments_that_no_eager_signature_fits_are_a_type_error():
+    @cuda.jit(["void(int64[::1], int64)", "void(float64[::1], float64)"])
+    def several(x, y):
+        x[0] = y
+
+    with pytest.raises(TypeError, match="several: No matching definition"):
+        several[1, 1](np.zeros(1, np.complex128), 1j)
+
+    @cuda.jit("void(int32[::1], int32)")
+    def one(x, y):
+        x[0] = y
+
+    with pytest.raises(TypeError, match="'y'.*int32; got 1.5"):
+        one[1, 1](np.zeros(1, np.int32), 1.5)
+
+
+def test_launch_bounds_bound_the_block():
+    @cuda.jit(launch_bounds=64)
+    def bounded(x):
+        x[cuda.grid(1)] = 1
+
+    x = np.zeros(64)
+    bounded[1, 64](x)
+    assert x.all()
+    with pytest.raises(sol.LaunchError, match="128 threads per block; the kernel's launch_bounds allow 64"):
+        bounded[1, 128](np.zeros(128))
 
 
 @captures
@@ -260,6 +346,34 @@ def test_inspect_asm_says_what_it_needs(scale, monkeypatch):
 def test_inspect_sass_points_to_what_there_is(scale):
     with pytest.raises(sol.SolcourseError, match="inspect_asm"):
         next(iter(scale.overloads.values())).inspect_sass()
+
+
+def test_resources_of_a_kernel():
+    weights = np.arange(100.0)
+
+    @cuda.jit("void(float64[::1], int64)")
+    def kernel(x, k):
+        kept = cuda.local.array(50, np.float64)
+        table = cuda.const.array_like(weights)
+        tile = cuda.shared.array(32, np.float32)
+        tile[cuda.threadIdx.x] = 1
+        for i in range(k):
+            kept[(i * 7) % 50] = x[i]
+        x[0] = kept[k % 50] + table[k % 100] + tile[31 - cuda.threadIdx.x]
+
+    assert kernel.get_shared_mem_per_block() == 32 * 4
+    assert kernel.get_local_mem_per_thread() >= 50 * 8
+    assert kernel.get_const_mem_size() == 100 * 8
+    assert 16 <= kernel.get_regs_per_thread() <= 255
+
+
+def test_the_device_is_found_by_every_way_numba_looks_for_it():
+    from numba.cuda.cudadrv.driver import driver
+
+    assert driver.get_device_count() == len(cuda.gpus) == 1
+    assert driver.get_device().MAX_THREADS_PER_BLOCK == cuda.get_current_device().MAX_THREADS_PER_BLOCK == 1024
+    info = cuda.current_context().get_memory_info()
+    assert info.free == info.total == 80e9
 
 
 def test_a_kernel_is_cooperative_when_it_takes_the_grid_as_a_group(scale):
