@@ -15,10 +15,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError
-from .simt.records import EngineRun, Program
+from .hardware import Device
+from .occupancy import occupancy
+from .simt.records import EngineRun, Program, Residency
+
+if TYPE_CHECKING:
+    from .simt.compiler import Compiled
 
 TABLE_CCS = ("7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")  # what CUDA 13 compiles for
 _PROXY = {"6.0": "7.5", "7.0": "7.5"}  # CUDA 13 no longer compiles for these
@@ -86,7 +91,7 @@ def estimate(registers_live: int, cc: str = "8.0") -> int:
     return max(LEAST, min(MOST, GRANULE * math.ceil(guess / GRANULE)))
 
 
-def registers(program: Program, run: EngineRun | None, cc: str, override: int | None = None) -> Registers:
+def registers(program: Program, run: EngineRun | Compiled | None, cc: str, override: int | None = None) -> Registers:
     """Registers per thread of `program` on compute capability `cc`. run: where the estimate takes registers_live from.
 
     Raises: LaunchError for an override that no thread can have.
@@ -101,3 +106,17 @@ def registers(program: Program, run: EngineRun | None, cc: str, override: int | 
         source = "table" if asked == cc else f"table (cc {asked})"
         return Registers(row["registers"][asked], row.get("spills", {}).get(asked, 0), source)
     return Registers(estimate(run.registers_live, cc) if run is not None else UNKNOWN, 0, "estimated")
+
+
+def residency(compiled: Compiled, gpu: Device, threads_per_block: int, shared_bytes: int, override: int | None = None) -> Residency:
+    """How many blocks of a kernel `gpu` holds at once. numba: max_cooperative_grid_blocks. shared_bytes: static + dynamic.
+
+    An estimate never keeps the only block from fitting: the compiler would have spilled.
+    """
+    used = registers(compiled.program, compiled, gpu.cc, override)
+    most = gpu.regs32_sm // (-(-threads_per_block // 128) * 128) // GRANULE * GRANULE
+    count = min(used.count, most) if used.source == "estimated" else used.count
+    fits = occupancy(gpu, threads_per_block, count, shared_bytes)
+    estimated = f", {count} per thread, estimated" if fits.limiter == "registers" and used.source == "estimated" else ""
+    room = f"{gpu.sms} SMs, each with room for {fits.blocks_per_sm} blocks of {threads_per_block} threads"
+    return Residency(gpu.sms * fits.blocks_per_sm, f"{gpu.name} has {room}, limited by {fits.limiter.replace('_', ' ')}{estimated}")

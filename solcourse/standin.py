@@ -129,10 +129,12 @@ class EngineKernel:
         return registers(self._compiled.program, self._compiled, current_device().figures.cc).count
 
     def max_cooperative_grid_blocks(self, blockdim: Any, dynsmemsize: int = 0) -> int:
+        from solcourse.registers import residency
+        from solcourse.simt.compiler import compile_warp
+
         threads = math.prod(blockdim) if isinstance(blockdim, tuple) else blockdim
-        context = Context(current_device())
-        per_sm = context.get_active_blocks_per_multiprocessor(self, threads, dynsmemsize)
-        return per_sm * context.device.figures.sms
+        compiled = compile_warp(self.ir, counters=False, rows_uniform=False)
+        return residency(compiled, current_device().figures, threads, self.ir.static_shared_bytes + dynsmemsize).blocks
 
 
 # ---------------------------------------------------------------------------------------------------- switching it on and off

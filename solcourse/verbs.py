@@ -12,6 +12,8 @@ solcourse is ever asked: call `use_engine()` first, or drop the signature.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError, WorkError
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from solcourse.launches import Launches
     from solcourse.report import Report
     from solcourse.simt.arguments import BoundArguments
+    from solcourse.simt.compiler import Compiled
     from solcourse.simt.frontend import KernelIR, LaunchSpec
-    from solcourse.simt.records import EngineRun
+    from solcourse.simt.records import EngineRun, Residency
     from solcourse.standin import Engine
     from solcourse.work import Work
 
@@ -69,7 +72,7 @@ def profile(
     _check_work(work)
     if sample_blocks is not None and (not isinstance(sample_blocks, int) or sample_blocks < 1):
         raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
-    result = _run(frontend.launch_of(launch), args, gpu=gpu, counters=True, sample_blocks=sample_blocks)
+    result = _run(frontend.launch_of(launch), args, gpu=gpu, counters=True, sample_blocks=sample_blocks, registers=registers)
     return report.predicted(result, gpu, work=work, cache=cache, registers=registers, baseline_s=baseline_s)
 
 
@@ -84,7 +87,8 @@ def sanitize(launch: Any, *args: Any) -> list[Finding]:
     spec = frontend.launch_of(launch)
     kernel, bound = _prepare(spec, args, private=True)
     try:
-        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=False)
+        room = _residency(spec)
+        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=False, residency=room)
         findings = list(result.findings)
     except OutOfBounds as error:  # BarrierError too
         if error.finding is None:
@@ -151,21 +155,51 @@ def _prepare(spec: LaunchSpec, args: tuple, *, private: bool = False) -> tuple[K
     return kernel, arguments.bind(kernel, args, private=private)
 
 
-def _run(
-    spec: LaunchSpec, args: tuple, *, gpu: Device | None = None, counters: bool = False, sample_blocks: int | None = None
-) -> EngineRun:
+def _run(spec: LaunchSpec, args: tuple, *, gpu: Device | None = None, **options: Any) -> EngineRun:
     kernel, bound = _prepare(spec, args)
     if gpu is not None:
         _check_device(kernel, spec, gpu)
-    return _execute(kernel, bound, spec, counters=counters, sample_blocks=sample_blocks)
+    return _execute(kernel, bound, spec, gpu, **options)
 
 
-def _execute(kernel: KernelIR, bound: BoundArguments, spec: LaunchSpec, **options: Any) -> EngineRun:
+def _execute(
+    kernel: KernelIR,
+    bound: BoundArguments,
+    spec: LaunchSpec,
+    gpu: Device | None = None,
+    *,
+    counters: bool = False,
+    sample_blocks: int | None = None,
+    registers: int | None = None,
+) -> EngineRun:
     from solcourse.simt import engine
 
-    result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, **options)
+    result = engine.execute(
+        kernel,
+        bound,
+        spec.grid,
+        spec.block,
+        spec.dynamic_shared_bytes,
+        counters=counters,
+        sample_blocks=sample_blocks,
+        residency=_residency(spec, gpu, registers),
+    )
     bound.write_back()
     return result
+
+
+def _residency(spec: LaunchSpec, gpu: Device | None = None, registers: int | None = None) -> Callable[[Compiled], Residency]:
+    """What the engine asks where blocks wait for each other: how many of them `gpu`, else use_engine's device, holds at once."""
+
+    def answer(compiled: Compiled) -> Residency:
+        from solcourse import standin
+        from solcourse.registers import residency
+
+        device = gpu or (standin.current_device().figures if standin.is_active() else find_device(DEFAULT_DEVICE))
+        shared = compiled.program.static_shared_bytes + spec.dynamic_shared_bytes
+        return residency(compiled, device, math.prod(spec.block), shared, registers)
+
+    return answer
 
 
 def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
@@ -175,11 +209,11 @@ def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
     kernel, bound = _prepare(spec, args)
     _check_device(kernel, spec, launches.device)
     if not launches.recording:
-        _execute(kernel, bound, spec, counters=False)
+        _execute(kernel, bound, spec, launches.device)
         return
     shape = Shape.of(kernel, spec, args)
     counters = launches.wants(kernel, shape)
-    result = _execute(kernel, bound, spec, counters=counters)
+    result = _execute(kernel, bound, spec, launches.device, counters=counters)
     launches.add(kernel, shape, result if counters else None)
 
 

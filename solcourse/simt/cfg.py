@@ -8,6 +8,7 @@ that is the same in all lanes live in one scalar, and lets other values be writt
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from solcourse.simt.ir import Function, Instr
@@ -40,12 +41,17 @@ class Cfg:
     live_in: list[set[str]]
     cross: set[str]  # SSA names that are read in another block than the one that defines them (phis included)
     defs: dict[str, Instr]
-    spins: set[int]  # latches of loops that may wait for another lane, warp or block
+    spins: dict[int, list[Instr]]  # latch of each loop that may wait for another lane, warp or block -> what it looks at
     leaders: list[int]  # per block, the first block that runs exactly when it does, with the same lanes
 
 
 def is_barrier(i: Instr) -> bool:
-    return i.op == "call" and i.attr[0].startswith(("llvm.nvvm.barrier",))
+    return i.op == "call" and (i.attr[0].startswith("llvm.nvvm.barrier") or is_grid_sync(i))
+
+
+def is_grid_sync(i: Instr) -> bool:
+    """The barrier of the whole grid: this_grid().sync()."""
+    return i.op == "call" and i.attr[0] == "cudaCGSynchronize"
 
 
 def build(function: Function, sources) -> Cfg:
@@ -290,6 +296,7 @@ def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bo
     if not lockstep:  # only what is the same at any time, in any iteration, may stay scalar
         divergent |= {p.dest for n in nodes for p in n.phis if p.dest}
         divergent |= {i.dest for n in nodes for i in n.body if i.dest and (i.op == "load" or (i.op == "call" and not _invariant_call(i)))}
+        divergent |= {n.term.attr.dest for n in nodes if n.term.op == BARRIER and n.term.attr.dest}
     joins: dict[int, set[int]] = {}
     changed = True
     while changed:
@@ -362,29 +369,35 @@ def transitions(nodes: list[Node], b: int, branches: set[int], waiting: set[int]
     return [((), tuple(sorted(waiting)))]
 
 
-def _spins(nodes: list[Node]) -> set[int]:
+def _spins(nodes: list[Node]) -> dict[int, list[Instr]]:
     """Latches of loops in which a branch depends on the result of an atomic operation made in the loop, or on a load next to a
-    memory fence: a lock, a flag, a queue. Lanes that wait there must let others run."""
-    result = set()
+    memory fence or a sleep, be it by way of memory (one thread looks, and tells its block): a lock, a flag, a queue. Lanes that wait
+    there must let others run. With the operations looked at."""
+    result = {}
     for k, latch in enumerate(nodes):
         for header in latch.succs:
             if header > k:
                 continue
             loop = [n for n in nodes if header in n.loops]
-            fenced = any(i.op == "fence" or (i.op == "call" and "membar" in i.attr[0]) for n in loop for i in n.body)
-            tainted = {i.dest for n in loop for i in n.body if i.op in ("atomicrmw", "cmpxchg") or (fenced and i.op == "load")}
+            fenced = any(
+                i.op == "fence" or (i.op == "call" and ("membar" in i.attr[0] or "sleep" in i.attr[0])) for n in loop for i in n.body
+            )
+            looks = [i for n in loop for i in n.body if i.op in ("atomicrmw", "cmpxchg") or (fenced and i.op == "load")]
+            tainted = {i.dest for i in looks}
             size = -1
             while tainted and size != len(tainted):
                 size = len(tainted)
+                if any(i.op == "store" and i.args[1] in tainted for n in loop for i in n.body):
+                    tainted |= {i.dest for n in loop for i in n.body if i.op == "load"}
                 tainted |= {
                     i.dest for n in loop for i in (*n.phis, *n.body) if i.dest and any(a in tainted for a in i.args if isinstance(a, str))
                 }
             if any(n.term.op == "br" and n.term.args and n.term.args[0] in tainted for n in loop):
-                result.add(k)
+                result[k] = looks
     return result
 
 
-def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...], spins: set[int] = frozenset()) -> list[set[int]]:  # type: ignore[assignment]
+def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...], spins: Container[int] = ()) -> list[set[int]]:
     waiting: list[set[int]] = [set() for _ in nodes]
     for r in resumed:
         waiting[r] |= {x for x in resumed if x > r}

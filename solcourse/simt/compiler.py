@@ -15,6 +15,7 @@ import textwrap
 import threading
 import tokenize
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -59,6 +60,10 @@ class Compiled:
     leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
     array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
     keep: tuple  # the JIT engine
+
+    def function(self) -> Callable[[int], int]:
+        """simt_run, to be called with the address of a thread's record."""
+        return _PROTOTYPE(self.entry)
 
 
 def _machine():
@@ -356,8 +361,8 @@ def _tally(entries: list, i: Instr, cost: costs.Cost, row: int, k: int, successo
             entries.append(("table_flops", row, k, cost.flops))
     if i.op == "br" and successors > 1:
         entries.append(("branches", row, k, 1))
-    if i.op == cfg_.BARRIER:
-        entries.append(("barriers", row, k, 1))
+    if i.op == cfg_.BARRIER:  # CUDA's grid barrier has the block meet before and after its first thread waits for the other blocks
+        entries.append(("barriers", row, k, 2 if cfg_.is_grid_sync(i.attr) else 1))
 
 
 def _access_kind(space: str, op: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from solcourse.simt import access, lanes, ops
 from solcourse.simt.cfg import BARRIER, transitions
 from solcourse.simt.ir import Const, Instr
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, AT_BARRIER, DONE, ERROR_STOPPED, FAILED, LAUNCH, THREAD
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, DONE, ERROR_STOPPED, FAILED, LAUNCH, SAVED_TURNS, THREAD
 from solcourse.simt.parking import Parking
 from solcourse.simt.plan import INLINE_SITES, LOCAL_LINES, Plan
 from solcourse.simt.runtime import V1
@@ -98,6 +98,8 @@ class Emitter(Parking):
         if self.cfg.spins:
             o("%turns = alloca i32")
             o("store i32 0, ptr %turns")
+            o(f"%turns.at = getelementptr i8, ptr %saved, i64 {SAVED_TURNS}")
+            o(f"%moved.at = getelementptr i8, ptr %t, i64 {THREAD['moved']}")
         if self.parks:
             o("%fresh = icmp eq i32 %resume, 0")
             o("br i1 %fresh, label %start, label %again")
@@ -131,6 +133,8 @@ class Emitter(Parking):
             if i.op == "store" and self.roots.of(i.args[0]) == {("ret", "")}:
                 return
             result = self.memory(i)
+            if self.cfg.spins:
+                self._note_change(i, result)
         else:
             row = ops.TABLE.get(i.op) or (ops.find_call(i.attr[0]) if i.op == "call" else None)
             if row is None:
@@ -273,11 +277,6 @@ class Emitter(Parking):
             o(f"br i1 {some}, label %y, label %z")
             self.label("y")
             self._yield(0, masks)
-            if self.cfg.spins:
-                self.out.pop()  # nothing waits when a warp parks: its masks are saved as zeros before it returns
-                for j in range(len(self.cfg.nodes)):
-                    self.line(f"store i32 0, ptr {self._mask_at(j)}")
-                o(f"ret i32 {AT_BARRIER}")
             self.label("z")
             o(f"ret i32 {DONE}")
         self.label("fail")

@@ -6,10 +6,11 @@ import ctypes
 import linecache
 import math
 import operator
+from collections.abc import Callable
 
 import numpy as np
 
-from solcourse.errors import LaunchError, OutOfBounds, RunawayKernel
+from solcourse.errors import BarrierError, LaunchError, OutOfBounds, RunawayKernel
 from solcourse.simt import printing
 from solcourse.simt.arguments import Allocation, BoundArguments
 from solcourse.simt.compiler import Compiled, compile_warp
@@ -27,9 +28,11 @@ from solcourse.simt.records import (
     EngineRun,
     Finding,
     LineCounts,
+    Residency,
     Site,
 )  # fmt: skip
 from solcourse.simt.recursion import RECURSION, STACK_BYTES
+from solcourse.simt.resident import BARRIER, GRID, LOOP, Stuck
 
 Dim = tuple[int, int, int]
 MOST_SHARED_BYTES = 227 * 1024  # of any GPU, per block. Source: CUDA programming guide, compute capability 9.0 and 10.0
@@ -47,13 +50,16 @@ def execute(
     threads: int | None = None,
     limit_s: float = 30.0,
     total_s: float | None = None,
+    residency: Callable[[Compiled], Residency] | None = None,
 ) -> EngineRun:
     """Run every block (or `sample_blocks` consecutive ones from the middle of the grid) and count what it did.
 
     The caller's arrays are written as on a GPU. With counters=False accesses are bounds-checked and nothing is counted.
     limit_s: seconds without any block finishing after which the launch is stopped; total_s: seconds in all, None: no limit.
-    Raises OutOfBounds, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran), and what the kernel itself
-    raised where it was made with debug=True.
+    residency: how many blocks of the kernel a device holds at once, asked where blocks wait for each other; None: the largest GPU.
+    A sample of a kernel whose blocks wait for each other is taken from the start of the grid: those wait for earlier ones as a rule.
+    Raises OutOfBounds, BarrierError, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran), and what the kernel
+    itself raised where it was made with debug=True.
     """
     total = grid[0] * grid[1] * grid[2]
     sample_blocks = None if sample_blocks is None else operator.index(sample_blocks)
@@ -61,7 +67,6 @@ def execute(
         raise LaunchError(f"sample_blocks is {sample_blocks}: at least one block has to run.")
     sampled = sample_blocks if sample_blocks is not None and sample_blocks < total else None
     count = sampled or total
-    first = (total - count) // 2
     compiled = compile_warp(kernel, counters=counters, rows_uniform=block[0] % WARP == 0)
     shared = compiled.program.static_shared_bytes + dynamic_shared_bytes
     if shared > MOST_SHARED_BYTES:
@@ -71,15 +76,41 @@ def execute(
             file=kernel.file,
             line=kernel.first_line,
         )
+    first = 0 if compiled.plan.crosses else (total - count) // 2
+    room = _room(compiled, total, block, residency)
     raw = launch_grid(
-        compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s, total_s=total_s
+        compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s,
+        total_s=total_s, room=room.blocks,
     )  # fmt: skip
     printing.show(printing.lines(raw.printed, _strings(compiled), raw.error[6] if raw.error else None))
     if raw.raised and not raw.error and not raw.stopped:
         raise _exception(kernel, grid, block, raw.raised)
+    if raw.stuck and raw.stuck.deadlock and not raw.error:
+        raise _deadlock(compiled, grid, raw.stuck, room, sampled)
     if raw.error or raw.stopped:
         raise _failure(kernel, compiled, bound, grid, block, dynamic_shared_bytes, raw, limit_s)
     return _interpret(compiled, grid, block, dynamic_shared_bytes, raw, counters, sampled, total / count)
+
+
+# of any GPU, per SM and in all: an upper bound. Source: CUDA programming guide, compute capabilities; the largest chips sold
+MOST_SMS, MOST_SM_BLOCKS, MOST_SM_WARPS = 192, 32, 64
+
+
+def _room(c: Compiled, total: int, block: Dim, residency: Callable[[Compiled], Residency] | None) -> Residency:
+    """How many blocks are resident together; a launch whose grid synchronises has to fit as a whole."""
+    if not (c.plan.crosses or c.plan.grid_line):
+        return Residency(1, "")
+    per_sm = min(MOST_SM_BLOCKS, MOST_SM_WARPS // -(-math.prod(block) // WARP))
+    room = residency(c) if residency else Residency(MOST_SMS * per_sm, f"no GPU has more than {MOST_SMS} SMs x {per_sm} such blocks")
+    if c.plan.grid_line and total > room.blocks:
+        raise LaunchError(
+            f"Kernel {c.program.kernel} is launched cooperatively, for cuda.cg.this_grid() at line {c.plan.grid_line}: all of its {total:,} blocks "
+            f"have to be resident at once, but at most {room.blocks:,} fit ({room.why}). A GPU refuses it too "
+            f"(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE). Launch at most {room.blocks:,} blocks and let each do more of the work. Nothing ran.",
+            file=c.program.file,
+            line=c.plan.grid_line,
+        )
+    return room
 
 
 # ---- counts ---------------------------------------------------------------------------------------------------------
@@ -243,12 +274,20 @@ def _failure(
         text = linecache.getline(c.program.file, line).strip()
         at = _coordinates(raw.error[6], grid)
         what = "was interrupted" if raw.stopped == "interrupted" else f"did not finish: {raw.stopped}"
+        others = f"Other blocks were suspended: {_waits(c, raw.stuck)}. " if raw.stuck else ""
         return RunawayKernel(
-            f"Kernel {kernel.name} {what}. It was in the loop at line {line} ({text}), block {_show(at)}. "
+            f"Kernel {kernel.name} {what}. It was in the loop at line {line} ({text}), block {_show(at)}. {others}"
             "Check that the loop's condition can become false for every thread.",
             interrupted=raw.stopped == "interrupted",
             file=c.program.file,
             line=line,
+        )
+    if raw.stuck:
+        what = "was interrupted" if raw.stopped == "interrupted" else f"did not finish: {raw.stopped}"
+        return RunawayKernel(
+            f"Kernel {kernel.name} {what}. {_waits(c, raw.stuck)}. Check that what they wait for can happen.",
+            file=c.program.file,
+            line=_foremost(raw.stuck)[1],
         )
     blocks, threads = grid[0] * grid[1] * grid[2], block[0] * block[1] * block[2]
     return RunawayKernel(
@@ -258,6 +297,63 @@ def _failure(
         file=kernel.file,
         line=kernel.first_line,
     )
+
+
+_PLACES = {LOOP: "in the loop", BARRIER: "at the barrier", GRID: "at the grid's barrier"}
+
+
+def _by_place(stuck: Stuck) -> dict[tuple[str, int], tuple[int, int, int, int]]:
+    """(kind, line) -> first block, blocks, warps, threads that wait there; loops first, then by threads."""
+    found: dict[tuple[str, int], list] = {}
+    for w in stuck.waits:
+        found.setdefault((w.kind, w.line), []).append(w)
+    rows = {key: (min(w.block for w in ws), len(ws), sum(w.warps for w in ws), sum(w.threads for w in ws)) for key, ws in found.items()}
+    return dict(sorted(rows.items(), key=lambda row: (row[0][0] != LOOP, -row[1][3], row[0][1])))
+
+
+def _foremost(stuck: Stuck) -> tuple[str, int]:
+    return next(iter(_by_place(stuck)))
+
+
+def _waits(c: Compiled, stuck: Stuck) -> str:
+    """ "3 blocks (6 warps, 96 threads) wait in the loop at line 7 (`while ...`), first block 0; 1 block ..." """
+    parts = []
+    for (kind, line), (first, blocks, warps, threads) in _by_place(stuck).items():
+        text = linecache.getline(c.program.file, line).strip()
+        who = f"{_some(blocks, 'block')} ({_some(warps, 'warp')}, {_some(threads, 'thread')}) wait{'s' * (blocks == 1)}"
+        parts.append(f"{who} {_PLACES[kind]} at line {line}{f' (`{text}`)' if text else ''}, first block {first}")
+    return "; ".join(parts)
+
+
+def _some(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def _deadlock(c: Compiled, grid: Dim, stuck: Stuck, room: Residency, sampled: int | None) -> Exception:
+    """Threads wait for what no thread can do any more."""
+    kind, line = _foremost(stuck)
+    at = _coordinates(stuck.block, grid)
+    message = f"Deadlock in kernel {c.program.kernel}: no thread can go on. {_waits(c, stuck)}."
+    hint = "Check the order in which locks are taken, and that another thread sets what these wait for."
+    if kind != LOOP:
+        hint = "Every thread of a block, or of the grid, has to reach the barrier."
+    if c.plan.crosses:
+        left = math.prod(grid) - stuck.started
+        message += f" {_some(stuck.ended, 'block')} returned." if stuck.ended else ""
+        if sampled:
+            message += f" Only {sampled:,} of {math.prod(grid):,} blocks ran (sample_blocks)."
+            hint = "If they wait for blocks that are not part of the sample, run all of them: sample_blocks=None."
+        elif left > 0:
+            message += f" {_some(left, 'block')} never started: {room.blocks:,} are resident at once ({room.why}), and none of them ends."
+            hint = (
+                "Blocks may wait only for blocks that are resident with them, or that started earlier: launch fewer, or take work in order."
+            )
+        elif stuck.headless:
+            message += f" Thread (0, 0, 0) of block {_show(_coordinates(stuck.headless[0], grid))} has returned; grid.sync() needs it."
+    if kind == LOOP:
+        return RunawayKernel(f"{message} {hint}", file=c.program.file, line=line)
+    finding = Finding("deadlock", "error", message, hint, file=c.program.file, line=line, block=at)
+    return BarrierError(f"{message} {hint}", finding=finding, file=c.program.file, line=line)
 
 
 def _coordinates(linear: int, extent: Dim) -> Dim:

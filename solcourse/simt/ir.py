@@ -385,6 +385,9 @@ def unquote(token: str) -> str:
     return name[1:-1] if name.startswith('"') else name
 
 
+_NUMBA = re.compile(r"(site|dist)-packages[/\\]numba(_cuda)?[/\\]")
+
+
 class Metadata:
     """Debug locations: `!N` -> (file, line), and the file of a subprogram."""
 
@@ -408,7 +411,8 @@ class Metadata:
         if ref not in self._cache:
             node = self._nodes.get(ref, "")
             line = int(_field(node, r"\bline: (\d+)") or 0)
-            self._cache[ref] = (self.file_of(_field(node, r"\bscope: (!\d+)")), line)
+            place, caller = (self.file_of(_field(node, r"\bscope: (!\d+)")), line), _field(node, r"\binlinedAt: (!\d+)")
+            self._cache[ref] = self.location(caller) if caller and _NUMBA.search(place[0]) else place  # numba's own: where it is called
         return self._cache[ref]
 
 

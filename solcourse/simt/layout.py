@@ -12,9 +12,9 @@ THREAD = {
     name: 8 * k
     for k, name in enumerate(
         "launch exec shared local saved trace trace_room ctaid_x ctaid_y ctaid_z block warp "
-        "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase scratch allocs words "
-        "blocks blocks_count exec_common dummy shared_fill arrival divergent trace_limit trace_dead bypassed trace_words shapes shapes_used "
-        "raised raised_block raised_thread print_at print_end print_lost".split()
+        "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase arrival scratch allocs words "
+        "blocks blocks_count exec_common dummy shared_fill divergent trace_limit trace_dead bypassed trace_words shapes shapes_used "
+        "raised raised_block raised_thread print_at print_end print_lost enter moved moves trace_from".split()
     )
 }
 THREAD_BYTES = 8 * 64
@@ -45,8 +45,14 @@ MEMO_WAYS = 32  # one per 4-byte alignment within a line: a column walk meets th
 TOTALS_BYTES = 40  # per site: sectors, wavefronts, conflicts; requests and lanes where they are not those of the basic block
 
 ERROR_BOUNDS, ERROR_STOPPED = 1, 2
-DONE, AT_BARRIER, FAILED, SPINNING = 0, 1, 2, 3
-FRESH, RELEASED, CONTINUED = 0, 1, 2  # how a warp is entered
+# why a warp stopped; AT_BOTH: some of its lanes at the block's barrier, some at the grid's. simt_run returns DONE (no block is
+# left), FAILED, SPINNING or AT_GRID (a block is suspended, and why), or ENDED (the block that went on has ended)
+DONE, AT_BARRIER, FAILED, SPINNING, AT_GRID, AT_BOTH, ENDED = range(7)
+FRESH, RELEASED, CONTINUED = 0, 1, 2  # how a warp, or a block, is entered
+# the saved state of a warp: state i32 (SAVED_ENDED, or 1 + barrier in lockstep, or 1), why it stopped i32, turns of waiting loops i32,
+# from SAVED_MASKS on the mask of each barrier, then (kernels that spin) of each basic block, then values
+SAVED_ENDED, SAVED_HOW, SAVED_TURNS, SAVED_MASKS = -1, 4, 8, 64
+CHANGED_GLOBAL, CHANGED_OWN = 1, 2  # what a block changed: global memory, its own shared or local memory
 
 # a block that was traced: linear index, first word, number of words
 TRACED_BYTES = 24

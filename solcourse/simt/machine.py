@@ -32,6 +32,7 @@ from solcourse.simt.layout import (
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
 from solcourse.simt.printing import BUFFER_BYTES
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
+from solcourse.simt.resident import Residents, Stuck
 from solcourse.simt.runtime import CHUNK
 
 TRACE_WORDS = 1 << 20  # bound of the Trace: 8 MiB, lines of half a million requests; beyond it whole blocks are left out
@@ -57,6 +58,7 @@ class Raw:
     raised: tuple[int, int, int] | None  # status code, block, thread of a kernel's own exception
     printed: list[tuple[bytes, int]]  # per worker: records of printing.py, lines lost
     stopped: str = ""
+    stuck: Stuck | None = None
     keep: list = field(default_factory=list)
 
 
@@ -213,8 +215,9 @@ def launch_grid(
     threads: int | None,
     limit_s: float,
     total_s: float | None = None,
+    room: int = 1,
 ) -> Raw:
-    """Runs blocks first .. first + count - 1 of the grid."""
+    """Runs blocks first .. first + count - 1 of the grid. room: how many of them are resident together, where they may wait for others."""
     plan = c.plan
     per_block = block[0] * block[1] * block[2]
     warps = -(-per_block // WARP)
@@ -228,7 +231,7 @@ def launch_grid(
     launch = _aligned(LAUNCH_BYTES).view(np.int64)
     args = np.array([_bits(t, v) for t, v in bound.values] or [0], np.uint64)
     values = {
-        "end": count, "chunk": max(1, min(64, count // (workers * 32))), "grid_x": grid[0], "grid_y": grid[1], "grid_z": grid[2],
+        "end": count, "chunk": 1 if plan.waits else max(1, min(64, count // (workers * 32))), "grid_x": grid[0], "grid_y": grid[1], "grid_z": grid[2],
         "block_x": block[0], "block_y": block[1], "block_z": block[2], "warps": warps,
         "tid_x": tables[0].ctypes.data, "tid_y": tables[1].ctypes.data, "tid_z": tables[2].ctypes.data, "masks": masks.ctypes.data,
         "dynamic_shared": dynamic_shared_bytes, "shared_bytes": shared_bytes, "local_bytes": plan.local_bytes * WARP,
@@ -244,21 +247,38 @@ def launch_grid(
         worker = _Thread(c, launch, rows, warps, shared_bytes, counters, traced)
         maps.place_shared(worker)
         crew.append(worker)
-    stopped = _run(c, crew, launch, limit_s, total_s)
-    return _collect(c, crew, launch, exec_rows, maps, stopped, (tables, masks, args, bound))
+    stopped, stuck = _run(c, crew, launch, limit_s, total_s, room if plan.crosses else 1)
+    raw = _collect(c, crew, launch, exec_rows, maps, stopped, (tables, masks, args, bound))
+    raw.stuck = stuck
+    if stuck and stuck.deadlock and raw.error and stuck.block <= raw.error[6]:  # of two faults the one in the lower block
+        raw.error = None
+    return raw
 
 
-def _run(c: Compiled, crew: list[_Thread], launch: np.ndarray, limit_s: float, total_s: float | None) -> str:
-    """Runs the workers; watches for a launch that makes no progress and for Ctrl-C. Returns why it was stopped, or ''."""
-    jobs = [_pool().submit(call, c.entry, w.record.ctypes.data) for w in crew]
+def _work(c: Compiled, worker: _Thread, launch: np.ndarray, room: int) -> Stuck | None:
+    """One worker's blocks. Returns what waits for ever, or waited when the launch was stopped."""
+    if not c.plan.waits:
+        call(c.entry, worker.record.ctypes.data)
+        return None
+    blocks = Residents(c, worker, launch, MEMORY.take, room)
+    try:
+        return blocks.run()
+    finally:
+        MEMORY.give(blocks.taken)
+
+
+def _run(
+    c: Compiled, crew: list[_Thread], launch: np.ndarray, limit_s: float, total_s: float | None, room: int
+) -> tuple[str, Stuck | None]:
+    """Runs the workers; watches for a launch that makes no progress and for Ctrl-C. Returns why it was stopped, or '', and what waits."""
+    jobs = [_pool().submit(_work, c, w, launch, room) for w in crew]
     stop, done = LAUNCH["stop"] // 8, LAUNCH["done"] // 8
     reason, seen, since = "", 0, time.monotonic()
     begun = since
     while True:
         try:
-            for job in jobs:
-                job.result(timeout=POLL_S)
-            return reason
+            stuck = [s for job in jobs if (s := job.result(timeout=POLL_S))]
+            return reason, min(stuck, key=lambda s: s.block, default=None)
         except TimeoutError:
             now = time.monotonic()
             if launch[done] != seen:
@@ -460,7 +480,7 @@ def _collect(c: Compiled, crew: list[_Thread], launch, exec_rows: np.ndarray, ma
         warp_rows[..., 0] = 1
         executions[:, :DIVERGENT] = executions[c.leaders, :DIVERGENT]
         warp_rows = warp_rows[..., c.leaders]
-    return Raw(executions, warp_rows, sites, trace, touched, most, divergent, bypassed, error, raised, printed, stopped, [keep])
+    return Raw(executions, warp_rows, sites, trace, touched, most, divergent, bypassed, error, raised, printed, stopped, keep=[keep])
 
 
 def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -31,8 +31,6 @@ def bits_of(t: str) -> int:
 
 _PLAIN_WORDS = {
     "asm brkpt;": "breakpoint() (a stop for cuda-gdb)",
-    "cudaCGSynchronizeGrid": "Grid-wide synchronisation",
-    "cudaCGGetIntrinsicHandle": "Grid-wide synchronisation",
 }
 
 
@@ -459,6 +457,7 @@ CALLS: dict[str, Callable] = {
     "__nv_ffs": find_first, "__nv_ffsll": find_first, "__nv_brev": reverse_bits, "__nv_brevll": reverse_bits,
     "__nv_min": intrinsic("smin"), "__nv_max": intrinsic("smax"), "__nv_umin": intrinsic("umin"), "__nv_umax": intrinsic("umax"),
     "__nv_llmin": intrinsic("smin"), "__nv_llmax": intrinsic("smax"), "__nv_ullmin": intrinsic("umin"), "__nv_ullmax": intrinsic("umax"),
+    "cudaCGGetIntrinsicHandle": lambda e, i: e.constant(i.type, 1, e.is_vector(i)),  # this_grid(); cfg.py knows its sync()
     "vprintf": print_line, "asm activemask.b32 $0;": active_mask, "asm nanosleep.u32 $0;": lambda e, i: "",
 }  # fmt: skip
 

@@ -39,6 +39,7 @@ def _nvptx():
 
 _SREG = re.compile(r"llvm\.nvvm\.read\.ptx\.sreg\.")
 _SREG_DECLARE = re.compile(r'^declare [^\n]*?(@"?simt\.sreg\.[\w.]+"?\(\))[^\n]*$', re.M)
+_GRID_SYNC = "declare i32 @cudaCGSynchronize(i64, i32)"
 
 
 def _body_of(name: str, parameters: str) -> str | None:
@@ -49,6 +50,7 @@ def optimise(text: str, entry: str) -> str:
     """Optimised LLVM IR of the module, with only what `entry` needs."""
     text = with_bodies(half.without_assembly(_SREG.sub("simt.sreg.", text)), _body_of)
     text = _SREG_DECLARE.sub(r"declare i32 \1 memory(none) nounwind willreturn", text)  # and no range attribute
+    text = text.replace(_GRID_SYNC, _GRID_SYNC + " convergent")  # numba forgets it: not to be copied into branches, or out of them
     with _LOCK:
         machine = _nvptx()
         module = llvm.parse_assembly(text)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from solcourse.simt.cfg import BARRIER
+from functools import reduce
+
+from solcourse.simt import ops
+from solcourse.simt.cfg import BARRIER, is_grid_sync
 from solcourse.simt.ir import Instr, type_size
-from solcourse.simt.layout import AT_BARRIER, RELEASED, SPINNING, THREAD
+from solcourse.simt.layout import AT_BARRIER, AT_BOTH, AT_GRID, CHANGED_GLOBAL, CHANGED_OWN, RELEASED, SAVED_MASKS, SPINNING, THREAD
 from solcourse.simt.memory import Memory
-from solcourse.simt.plan import SPIN_TURNS
+from solcourse.simt.plan import SPIN_TURNS, SPIN_TURNS_AGAIN
+from solcourse.simt.runtime import V1
 
 
 class Parking(Memory):
@@ -28,7 +32,7 @@ class Parking(Memory):
     def _saved_layout(self) -> None:
         """Where a parked warp keeps its masks and live values: state i32, one mask per barrier, then slots."""
         self.saved: dict[str, int] = {}
-        offset = 64 + 4 * len(self.barriers) + (4 * len(self.cfg.nodes) if self.cfg.spins else 0)
+        offset = SAVED_MASKS + 4 * len(self.barriers) + (4 * len(self.cfg.nodes) if self.cfg.spins else 0)
         lives = [self.cfg.live_in[self.cfg.nodes[b].succs[0]] for b in self.barriers]
         if not self.cfg.lockstep and self.parks:
             everything = set(self.cfg.cross) if self.cfg.spins else set().union(*lives)
@@ -64,43 +68,37 @@ class Parking(Memory):
                 self._restore(name)
             here = [(n, b)] if self.cfg.lockstep else list(enumerate(self.barriers))
             for k, bk in here:
-                result = self.cfg.nodes[bk].term.attr
-                if result.dest and result.dest in self.slots:
-                    self._barrier_result(result)
-                at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * k}")
-                mask = self.op(f"load i32, ptr {at}")
+                mask = self.op(f"load i32, ptr {self._barrier_mask_at(k)}")
+                self._barrier_result(self.cfg.nodes[bk].term.attr, mask)
                 o(f"store i32 {mask}, ptr %m.{self.cfg.nodes[bk].succs[0]}")
             posts = sorted(self.cfg.nodes[bk].succs[0] for _, bk in here)
             self._chain(tuple(posts))
 
+    def _barrier_mask_at(self, n: int) -> str:
+        """Where the mask of the lanes parked at barrier n is saved."""
+        return self.op(f"getelementptr i8, ptr %saved, i64 {SAVED_MASKS + 4 * n}")
+
     def _mask_at(self, k: int) -> str:
         """Where the waiting mask of block k is saved (kernels that spin save them all)."""
-        return self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * (len(self.barriers) + k)}")
+        return self._barrier_mask_at(len(self.barriers) + k)
 
     def _resume_anywhere(self) -> None:
         """Everything back; where a barrier opened, its parked lanes wait at the block behind it."""
         self.label("r0")
+        self.line(f"store i32 {self.op('load i32, ptr %turns.at')}, ptr %turns")
         for name in self.lives[0]:
             self._restore(name)
         for k in range(len(self.cfg.nodes)):
             self.line(f"store i32 {self.op(f'load i32, ptr {self._mask_at(k)}')}, ptr %m.{k}")
         released = self.op(f"icmp eq i32 %resume, {RELEASED}")
         for n, b in enumerate(self.barriers):
-            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * n}")
-            parked = self.op(f"load i32, ptr {at}")
+            parked = self.op(f"load i32, ptr {self._barrier_mask_at(n)}")
             post = self.cfg.nodes[b].succs[0]
             go = self.op(f"select i1 {released}, i32 {parked}, i32 0")
             old = self.op(f"load i32, ptr %m.{post}")
             self.line(f"store i32 {self.op(f'or i32 {old}, {go}')}, ptr %m.{post}")
             self.line(f"store i32 {self.op(f'xor i32 {parked}, {go}')}, ptr %k.{b}")
-            result = self.cfg.nodes[b].term.attr
-            if result.dest and result.dest in self.slots:
-                opened, on = self.fresh("open"), self.fresh("on")
-                self.line(f"br i1 {released}, label %{opened}, label %{on}")
-                self.label(opened)
-                self._barrier_result(result)
-                self.line(f"br label %{on}")
-                self.label(on)
+            self._barrier_result(self.cfg.nodes[b].term.attr, go)
         self._chain(tuple(range(len(self.cfg.nodes))), "done")
 
     def _give_way(self, k: int, target: int) -> None:
@@ -120,25 +118,33 @@ class Parking(Memory):
         for j in range(len(self.cfg.nodes)):
             self.line(f"store i32 {self.op(f'load i32, ptr %m.{j}')}, ptr {self._mask_at(j)}")
         for n, b in enumerate(self.barriers):
-            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * n}")
-            self.line(f"store i32 {self.op(f'load i32, ptr %k.{b}')}, ptr {at}")
+            self.line(f"store i32 {self.op(f'load i32, ptr %k.{b}')}, ptr {self._barrier_mask_at(n)}")
+        self.line(f"store i32 {SPIN_TURNS - SPIN_TURNS_AGAIN}, ptr %turns.at")
         self.line("store i32 1, ptr %saved")
         self.line(f"ret i32 {SPINNING}")
         self.label(on)
 
-    def _barrier_result(self, call: Instr) -> None:
-        """syncthreads_count / and / or: the block's total of the phase that just ended."""
+    def _barrier_result(self, call: Instr, mask: str) -> None:
+        """syncthreads_count / and / or: the block's total of the phase that just ended, for the lanes that waited for it."""
+        if not call.dest or call.dest not in self.slots:
+            return
         other = self.op("xor i64 %phase, 1")
         off = self.op(f"mul i64 {other}, 8")
         base = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['sum0']}")
         at = self.op(f"getelementptr i8, ptr {base}, i64 {off}")
         total = self.op(f"load i64, ptr {at}")
         slot, tt, _ = self.slots[call.dest][0]
-        if "popc" in call.attr[0]:
+        if is_grid_sync(call):
+            value = "0"  # cudaSuccess
+        elif "popc" in call.attr[0]:
             value = self.op(f"trunc i64 {total} to i32")
         else:  # and counts false lanes, or counts true ones
             bit = self.op(f"icmp {'eq' if '.and' in call.attr[0] else 'ne'} i64 {total}, 0")
             value = bit if call.type == "i1" else self.op(f"zext i1 {bit} to {call.type}")
+        if tt.startswith("<"):
+            lanes, every, old = self.op(f"bitcast i32 {mask} to {V1}"), self.broadcast(value, call.type), self.op(f"load {tt}, ptr {slot}")
+            self.casts = {}
+            value = self.op(f"select {V1} {lanes}, {tt} {every}, {tt} {old}")
         self.line(f"store {tt} {value}, ptr {slot}")
 
     def _restore(self, name: str) -> None:
@@ -169,7 +175,7 @@ class Parking(Memory):
         self.line(f"store i32 {new}, ptr %k.{k}")
         self._note_passers_by(k)
         name = call.attr[0]
-        if call.dest:
+        if call.dest and not is_grid_sync(call):
             predicate = call.args[-1]
             t = call.attr[1][-1]
             if t == "i1":
@@ -224,8 +230,7 @@ class Parking(Memory):
         arrival_at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['arrival']}")
         divergent_at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['divergent']}")
         for k, mask in masks:
-            at = self.op(f"getelementptr i8, ptr %saved, i64 {64 + 4 * k}")
-            self.line(f"store i32 {mask}, ptr {at}")
+            self.line(f"store i32 {mask}, ptr {self._barrier_mask_at(k)}")
             # arrivals of one phase at two different barriers: remembered as (first + 1) << 32 | (second + 1)
             here = self.op(f"icmp ne i32 {mask}, 0")
             before = self.op(f"load i64, ptr {arrival_at}")
@@ -238,5 +243,53 @@ class Parking(Memory):
             old = self.op(f"load i64, ptr {divergent_at}")
             self.line(f"store i64 {self.op(f'select i1 {differs}, i64 {pair}, i64 {old}')}, ptr {divergent_at}")
             self.line(f"store i64 {self.op(f'select i1 {here}, i64 {k + 1}, i64 {before}')}, ptr {arrival_at}")
+        if self.cfg.spins:  # no lane waits anywhere else when a warp parks
+            self.line(f"store i32 {self.op('load i32, ptr %turns')}, ptr %turns.at")
+            for j in range(len(self.cfg.nodes)):
+                self.line(f"store i32 0, ptr {self._mask_at(j)}")
         self.line(f"store i32 {n + 1}, ptr %saved")
-        self.line(f"ret i32 {AT_BARRIER}")
+        self.line(f"ret i32 {self._parked_where(masks)}")
+
+    def _parked_where(self, masks: list[tuple[int, str]]) -> str:
+        """The return code of a warp whose lanes wait at these barriers: the block's, the grid's, or some at each."""
+        grid = [m for k, m in masks if k in self.plan.grid_barriers]
+        block = [m for k, m in masks if k not in self.plan.grid_barriers]
+        if not (grid and block):
+            return str(AT_GRID if grid else AT_BARRIER)
+        at_grid, at_block = (self.op(f"icmp ne i32 {reduce(lambda a, b: self.op(f'or i32 {a}, {b}'), part)}, 0") for part in (grid, block))
+        where = self.op(f"select i1 {at_block}, i32 {AT_BOTH}, i32 {AT_GRID}")
+        return self.op(f"select i1 {at_grid}, i32 {where}, i32 {AT_BARRIER}")
+
+    # ---- what a deadlock is found by
+
+    def _note_change(self, i: Instr, result: object) -> None:
+        """Remember that memory changed. An atomic operation that leaves its word as it was, as polling does, is no change."""
+        if i.op == "load":
+            return
+        own = {kind for kind, _ in self.roots.of(i.args[0])} <= {"shared", "local"}
+        what = str(CHANGED_OWN if own else CHANGED_GLOBAL)
+        changed = self._changed(i, result) if i.op in ("atomicrmw", "cmpxchg") else None
+        if changed is not None:
+            some = self.op(f"and i32 {self.op(f'bitcast {V1} {changed} to i32')}, {self.current_mask}")
+            what = self.op(f"select i1 {self.op(f'icmp ne i32 {some}, 0')}, i64 {what}, i64 0")
+        before = self.op("load i64, ptr %moved.at")
+        self.line(f"store i64 {self.op(f'or i64 {before}, {what}')}, ptr %moved.at")
+
+    def _changed(self, i: Instr, result: object) -> str | None:
+        """Which lanes' atomic operation changed its word; None: unknown."""
+        op, t = i.attr
+        old = result[0] if isinstance(result, tuple) else result
+        values = [self.value(a, True, t) for a in i.args[1:]]
+        tt, new, hit = f"<32 x {t}>", values[-1], None
+        if i.op == "cmpxchg":
+            hit = self.op(f"fcmp oeq {tt} {old}, {values[0]}" if t in ops.FLOATS else f"icmp eq {tt} {old}, {values[0]}")
+        elif op in ("max", "min", "umax", "umin") and t.startswith("i"):
+            signed = op.removeprefix("u")
+            return self.op(f"icmp {'u' if op != signed else 's'}{'g' if signed == 'max' else 'l'}t {tt} {new}, {old}")
+        elif op in ("add", "sub", "and", "or", "xor", "fadd", "fsub"):
+            new = self.op(f"{op} {tt} {old}, {new}")
+        elif op != "xchg":
+            return None
+        bits = f"<32 x i{ops.bits_of(t)}>"
+        differs = self.op(f"icmp ne {bits} {self.op(f'bitcast {tt} {old} to {bits}')}, {self.op(f'bitcast {tt} {new} to {bits}')}")
+        return differs if hit is None else self.op(f"and {V1} {hit}, {differs}")

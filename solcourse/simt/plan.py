@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from solcourse.simt.ir import Instr
 
 SPIN_TURNS = 32  # turns of a waiting loop before others may run
+SPIN_TURNS_AGAIN = 2  # and where it has already waited in vain
+SPIN_ROUNDS = 64  # rounds of a block's warps before other blocks may run
 FRAME = "%frame"  # all local arrays of a thread together
 INLINE_SITES = 48  # more memory instructions than this: their code is called, not inlined, to keep compile time down
 LOCAL_LINES = 1 << 30  # local memory's part of the virtual line numbers
@@ -33,3 +35,9 @@ class Plan:
     written_rows: set[int] = field(default_factory=set)  # rows that some store or atomic can reach
     prints: bool = False  # whether there is a print()
     ordered: bool = False  # blocks must run in one fixed order
+    waits: bool = False  # warps may spin, or wait for the whole grid: a block may be suspended
+    crosses: bool = False  # blocks may wait for other blocks
+    spins: bool = False
+    lockstep: bool = True
+    grid_barriers: tuple[int, ...] = ()  # which of the barriers are the grid's
+    grid_line: int = 0  # where the kernel asks for the grid's group; 0: an ordinary launch

@@ -190,6 +190,14 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Residency:
+    """How many blocks of a launch a device holds at once, and in words why: "A100 has 108 SMs x 8 blocks ..."."""
+
+    blocks: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing a checker has to say. block and thread are (x, y, z); None where it does not apply."""
 

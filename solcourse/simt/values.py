@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from solcourse.simt import access, lanes, ops
-from solcourse.simt.cfg import BARRIER, Cfg
+from solcourse.simt.cfg import BARRIER, Cfg, is_grid_sync
 from solcourse.simt.ir import Address, Const, Function, Instr, leaves, type_text
 from solcourse.simt.layout import LAUNCH
 from solcourse.simt.plan import FRAME, Plan
@@ -37,8 +37,21 @@ class Values:
         self.barriers = [k for k, n in enumerate(cfg.nodes) if n.term.op == BARRIER]
         self.parks = bool(self.barriers or cfg.spins)  # whether a warp can stop and go on later
         self.plan.has_barriers = self.parks
+        self._waits()
         self._rows()
         self._slots()
+
+    def _waits(self) -> None:
+        """Who may wait for whom: what decides how the machine runs blocks."""
+        plan, looked_at = self.plan, [i for looks in self.cfg.spins.values() for i in looks]
+        calls = [i for n in self.cfg.nodes for i in (*n.body, n.term.attr if n.term.op == BARRIER else n.term) if i.op == "call"]
+        plan.grid_line = next((i.line for i in calls if i.attr[0].startswith("cudaCG")), 0)
+        plan.grid_barriers = tuple(n for n, b in enumerate(self.barriers) if is_grid_sync(self.cfg.nodes[b].term.attr))
+        plan.waits = bool(looked_at or plan.grid_barriers)
+        plan.crosses = bool(plan.grid_barriers) or any(
+            kind in ("param", "unknown") for i in looked_at for kind, _ in self.roots.of(i.args[0])
+        )
+        plan.ordered, plan.spins, plan.lockstep = plan.crosses, bool(looked_at), self.cfg.lockstep
 
     def _rows(self) -> None:
         """ALLOC rows: pointer parameters, shared arrays, constants, an empty row, local arrays."""
