@@ -19,7 +19,7 @@ _SIGNATURE = re.compile(r"No implementation of function Function\(<.*?>\) found 
 _END = re.compile(
     r"^\s*(There are \d+ candidate|Enable logging|This is not usually|To see Python|https?://|For more information)", re.MULTILINE
 )
-_OBJECTION = re.compile(r"raised a specific error:\s*(?:\w+: )?(.+)")
+_OBJECTION = re.compile(r"raised a specific error:\s*(?:(?!RequireLiteral)\w+: )?(.+)")
 _NOISE = re.compile(r"^(Failed in \w+ mode pipeline|During: |Unsupported functionality was found|raised from|<source elided>|\^)")
 
 
@@ -89,6 +89,7 @@ def _first_words(text: str) -> str:
 _HINTS = (  # (pattern in numba's message, pattern in the source line, what to try); the first that fits wins
     (r"array\(.*int\d+.*class", r"(shared|local)\.array", "The size of a shared or local array must be a compile-time constant: a literal, "
      "a global or a closure variable (give an expression such as N + 2 a name outside the kernel); or 0, for dynamic shared memory."),
+    (r"RequireLiteral", r"grid", "cuda.grid and cuda.gridsize take the number of dimensions as a literal: 1, 2 or 3."),
     (r"No conversion from .* to none", r"return|yield", "A kernel cannot return a value: write the result into an array argument."),
     (r"readonly array", "", "The array is read-only (array.flags.writeable is False)."),
     (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),

@@ -209,6 +209,11 @@ def yields(x):
     yield x[0]
 
 
+def unknown_dimensions(x, n):
+    i = cuda.grid(n)
+    x[i] = 1
+
+
 @cuda.jit(device=True)
 def broken_helper(value):
     return value.wrong
@@ -230,6 +235,7 @@ def calls_broken_helper(x):
         (a_list, (X,), "values", "local.array"),
         (calls_python, (X,), "x[0] = not_a_device_function", "@cuda.jit(device=True)"),
         (yields, (X,), None, "generator"),
+        (unknown_dimensions, (X, 1), "cuda.grid(n)", "take the number of dimensions as a literal"),
     ],
 )
 def test_type_error_names_the_line_and_the_cure(function, args, at, said, line_of):
