@@ -256,10 +256,10 @@ def _refuse_hopeless(name: str, value: Any) -> None:
 
 def _is_elsewhere(value: Any) -> bool:
     """Whether an array's memory is a real GPU's."""
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is None or hasattr(value, "engine_owner") or hasattr(value, "__array_interface__") or 0 in interface["shape"]:
+    if hasattr(value, "engine_owner") or hasattr(value, "__array_interface__") or not hasattr(value, "__cuda_array_interface__"):
         return False
-    return allocation_at(interface["data"][0]) is None
+    interface = value.__cuda_array_interface__
+    return 0 not in interface["shape"] and allocation_at(interface["data"][0]) is None
 
 
 def _article(what: str) -> str:

@@ -7,6 +7,7 @@ compiler without a launch; and those that numba itself expects to fail. What mus
     python -m tests.peer.peer_suite                    all of it; exits 1 below the recorded number
     python -m tests.peer.peer_suite sync warp_ops      these modules only; no verdict
     python -m tests.peer.peer_suite --survey           every test of these modules: which of them launch, and how they end
+    PEER_LAUNCHES=none python -m tests.peer.peer_suite   nothing executes: 83 of them pass even so, and 572 do not
 """
 
 from __future__ import annotations
