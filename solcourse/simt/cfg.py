@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from solcourse.simt.ir import Function, Instr
+from solcourse.simt.ir import Const, Function, Instr
 
 BARRIER = "barrier"  # pseudo terminator: lanes park here, attr = the call's Instr
 
@@ -395,6 +395,27 @@ def _spins(nodes: list[Node]) -> dict[int, list[Instr]]:
             if any(n.term.op == "br" and n.term.args and n.term.args[0] in tainted for n in loop):
                 result[k] = looks
     return result
+
+
+def counters(nodes: list[Node]) -> set[str]:
+    """Values that loops only count with: nothing in any loop around them reads them but their own sums with constants. However
+    long a loop turns, they do not change what it does."""
+    found: set[str] = set()
+    for n in (n for n in nodes if n.loops):
+        inside = [m for m in nodes if n.loops[0] in m.loops]
+        for phi in n.phis:
+            chain, size = {phi.dest}, 0
+            while len(chain) != size:
+                size = len(chain)
+                users = [i for m in inside for i in (*m.phis, *m.body, m.term) if chain & {a for a in _reads(i) if isinstance(a, str)}]
+                chain |= {i.dest for i in users}
+            sums = all(i.op == "phi" or (i.op in ("add", "sub") and any(isinstance(a, Const) for a in i.args)) for i in users)
+            found |= chain if sums else set()
+    return found
+
+
+def _reads(i: Instr) -> tuple:
+    return i.attr.args if i.op == BARRIER else i.args
 
 
 def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...], spins: Container[int] = ()) -> list[set[int]]:

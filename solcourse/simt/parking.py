@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from solcourse.simt import ops
-from solcourse.simt.cfg import BARRIER, is_grid_sync
+from solcourse.simt.cfg import BARRIER, counters, is_grid_sync
 from solcourse.simt.ir import Instr, type_size
 from solcourse.simt.layout import AT_BARRIER, AT_BOTH, AT_GRID, CHANGED_GLOBAL, CHANGED_OWN, RELEASED, SAVED_MASKS, SPINNING, THREAD
 from solcourse.simt.memory import Memory
@@ -38,6 +38,7 @@ class Parking(Memory):
             everything = set(self.cfg.cross) if self.cfg.spins else set().union(*lives)
             lives = [everything] * max(1, len(lives))
         self.lives = [sorted(live) for live in lives]
+        idle = counters(self.cfg.nodes) if self.cfg.spins else set()
         for name in sorted(set().union(*lives) if lives else ()):
             for slot, tt, m in self.slots[name]:
                 size = 4 if m == "i1" else type_size(m)
@@ -46,6 +47,8 @@ class Parking(Memory):
                 offset = -(-offset // align) * align
                 self.saved[slot] = offset
                 offset += size
+                if name in idle:
+                    self.plan.idle.append((self.saved[slot], offset))
         self.plan.saved_bytes = -(-offset // 64) * 64 if self.parks else 0
 
     def _resume(self) -> None:

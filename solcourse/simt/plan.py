@@ -38,6 +38,7 @@ class Plan:
     waits: bool = False  # warps may spin, or wait for the whole grid: a block may be suspended
     crosses: bool = False  # blocks may wait for other blocks
     spins: bool = False
+    idle: list[tuple[int, int]] = field(default_factory=list)  # bytes of a warp's saved state that say only how often a loop turned
     lockstep: bool = True
     grid_barriers: tuple[int, ...] = ()  # which of the barriers are the grid's
     grid_line: int = 0  # where the kernel asks for the grid's group; 0: an ordinary launch

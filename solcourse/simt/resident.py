@@ -5,8 +5,8 @@ many as are resident together; then sweeps over the suspended ones, up and down 
 sweep whichever way it points. One thread does it all, so the order is always the same.
 
 Deadlock: a sweep in which no memory changed and no warp got further, and after which every warp's saved state is what it was after
-the sweep before. The machine would repeat that sweep for ever. (Where a loop counts its turns the state never repeats: then the
-time limit ends the launch.)
+the sweep before, but for counts of a loop's turns that the loop does not look at. The machine would repeat that sweep for ever.
+(Where threads change memory as they wait the state may never repeat: then the time limit ends the launch.)
 """
 
 from __future__ import annotations
@@ -80,9 +80,12 @@ class _Room:
         self.block, self.code = -1, DONE
         self.traced: list[np.ndarray] | None = None  # requests, piece by piece
 
-    def digest(self) -> bytes:
-        """Of everything that decides what the block does next, but for global memory."""
-        return blake2b(self.contents.data, digest_size=16).digest()
+    def digest(self, idle: list[tuple[int, int]]) -> bytes:
+        """Of everything that decides what the block does next, but for global memory. idle: see Plan."""
+        saved = self.saved.copy()
+        for start, end in idle:
+            saved[:, start // 4 : end // 4] = 0
+        return blake2b(saved.data, digest_size=16).digest() + blake2b(self.contents[saved.nbytes :].data, digest_size=16).digest()
 
 
 class Residents:
@@ -123,7 +126,7 @@ class Residents:
             if self["moves"] & CHANGED_GLOBAL or len(self.resident) < left or self.started > started or self._open_grid():
                 before = None
                 continue
-            now = [r.digest() for r in self.resident]
+            now = [r.digest(self.c.plan.idle) for r in self.resident]
             if now == before:
                 stuck, end = self._stuck(True), LAUNCH["end"] // 8
                 if stuck:  # blocks behind it need not run

@@ -395,6 +395,33 @@ def test_a_flag_that_nobody_sets_is_a_deadlock_and_its_line_is_named(launch, lin
 
 
 @cuda.jit
+def counts_its_turns(flag, out):
+    turns = 0
+    while cuda.atomic.add(flag, 0, 0) == 0:
+        turns += 1
+    out[0] = turns
+
+
+@cuda.jit
+def gives_up_after(flag, out, most):
+    turns = 0
+    while cuda.atomic.add(flag, 0, 0) == 0:
+        turns += 1
+        if turns == most:
+            break
+    out[cuda.grid(1)] = turns
+
+
+def test_a_count_of_turns_hides_no_deadlock_and_makes_none(launch, line_of):
+    with pytest.raises(RunawayKernel, match=r"Deadlock .* 3 blocks \(6 warps, 192 threads\) wait in the loop") as caught:
+        launch(counts_its_turns[3, 64], np.zeros(1, np.int32), np.zeros(1, np.int64))
+    assert caught.value.line == line_of(counts_its_turns, "while cuda")
+    out = np.zeros(3 * 64, np.int64)
+    launch(gives_up_after[3, 64], np.zeros(1, np.int32), out, 5000)
+    assert (out == 5000).all()
+
+
+@cuda.jit
 def two_locks(locks, counter):
     """Blocks 0, 2, ... take lock 0 first, the others lock 1: each holds one when it asks for the other."""
     first = cuda.blockIdx.x % 2
@@ -479,17 +506,15 @@ def test_a_sample_of_look_back_is_its_first_blocks(launch):
 
 
 @cuda.jit
-def counts_its_turns(flag, out):
-    turns = 0
+def counts_in_memory(flag, out):
     while cuda.atomic.add(flag, 0, 0) == 0:
-        turns += 1
-    out[0] = turns
+        out[cuda.blockIdx.x] += 1
 
 
-def test_a_wait_that_counts_its_turns_is_stopped_by_the_limit_and_its_line_named(launch, line_of):
+def test_a_wait_that_writes_is_stopped_by_the_limit_and_its_line_named(launch, line_of):
     with pytest.raises(RunawayKernel, match="no block finished for 0.5 s") as caught:
-        launch(counts_its_turns[4, 32], np.zeros(1, np.int32), np.zeros(1, np.int64), limit_s=0.5)
-    assert caught.value.line == line_of(counts_its_turns, "while")
+        launch(counts_in_memory[4, 32], np.zeros(1, np.int32), np.zeros(4, np.int64), limit_s=0.5)
+    assert caught.value.line == line_of(counts_in_memory, "while cuda")
     assert f"at line {caught.value.line}" in str(caught.value)
 
 
@@ -500,11 +525,11 @@ def test_ctrl_c_ends_a_wait_and_the_next_launch_works(launch, line_of):
         launch(waits_for_the_next_block[2, 32], np.zeros(3, np.int32))  # compiled before the clock runs
         timer.start()
         with pytest.raises(RunawayKernel, match="was interrupted") as caught:
-            launch(counts_its_turns[4, 32], np.zeros(1, np.int32), np.zeros(1, np.int64))
+            launch(counts_in_memory[4, 32], np.zeros(1, np.int32), np.zeros(4, np.int64))
     finally:
         timer.cancel()
         signal.signal(signal.SIGINT, previous)
-    assert caught.value.line == line_of(counts_its_turns, "while")
+    assert caught.value.line == line_of(counts_in_memory, "while cuda")
     flags = np.zeros(9, np.int32)
     launch(waits_for_the_next_block[8, 32], flags)
     assert flags.sum() == 8
