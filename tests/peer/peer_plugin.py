@@ -12,6 +12,7 @@ import _thread
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 
 LIMIT_S = float(os.environ.get("PEER_LIMIT_S", "60"))
 GRACE_S = float(os.environ.get("PEER_GRACE_S", "20"))  # to answer Ctrl-C; then the process ends, and xdist starts another
+PATIENCE = 5  # times the limit, by the clock
 _LATE = pytest.StashKey[bool]()
 _launches = 0
 
@@ -66,29 +68,35 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Ctrl-C at the limit; where that does not help, the end of this process."""
     global _launches
     _launches = 0
-    timers = [threading.Timer(LIMIT_S, _interrupt, [item]), threading.Timer(LIMIT_S + GRACE_S, _end, [item])]
-    for timer in timers:
-        timer.daemon = True
-        timer.start()
+    done = threading.Event()
+    threading.Thread(target=_watch, args=(item, done), daemon=True).start()
     try:
         return (yield)
     except KeyboardInterrupt:
         if not item.stash.get(_LATE, False):
             raise
-        pytest.fail(f"stopped after {LIMIT_S:.0f} s", pytrace=False)
+        pytest.fail(_too_long(), pytrace=False)
     finally:
-        for timer in timers:
-            timer.cancel()
+        done.set()
 
 
-def _interrupt(item: pytest.Item) -> None:
+def _watch(item: pytest.Item, done: threading.Event) -> None:
+    """By this process's own time, so that a busy machine makes no hang; and by the clock, for a test that only waits."""
+    worked, began = time.process_time(), time.monotonic()
+    while not done.wait(0.1):
+        if time.process_time() - worked > LIMIT_S or time.monotonic() - began > PATIENCE * LIMIT_S:
+            break
+    else:
+        return
     item.stash[_LATE] = True
     _thread.interrupt_main()
+    if not done.wait(GRACE_S):
+        _write(item.nodeid, "failed", "hang", f"{_too_long()}, with its process", _launches, LIMIT_S)
+        os._exit(3)
 
 
-def _end(item: pytest.Item) -> None:
-    _write(item.nodeid, "failed", "hang", f"stopped after {LIMIT_S:.0f} s, with its process", _launches, LIMIT_S)
-    os._exit(3)
+def _too_long() -> str:
+    return f"stopped after {LIMIT_S:.0f} s of work, or {PATIENCE * LIMIT_S:.0f} s in all"
 
 
 # ----------------------------------------------------------------------------------------------------------- how each ended
