@@ -35,6 +35,7 @@ from solcourse.simt.recursion import RECURSION, STACK_BYTES
 from solcourse.simt.resident import BARRIER, GRID, LOOP, Stuck
 
 Dim = tuple[int, int, int]
+MOST_LOCAL_BYTES = 512 * 1024  # per thread. Source: CUDA programming guide, technical specifications per compute capability
 MOST_SHARED_BYTES = 227 * 1024  # of any GPU, per block. Source: CUDA programming guide, compute capability 9.0 and 10.0
 
 
@@ -68,6 +69,14 @@ def execute(
     sampled = sample_blocks if sample_blocks is not None and sample_blocks < total else None
     count = sampled or total
     compiled = compile_warp(kernel, counters=counters, rows_uniform=block[0] % WARP == 0)
+    local = compiled.program.local_bytes
+    if local > MOST_LOCAL_BYTES:
+        raise LaunchError(
+            f"Kernel {kernel.name} declares {local:,} bytes of local arrays; no GPU gives a thread more than {MOST_LOCAL_BYTES:,} (512 KiB). "
+            "Make them smaller, or use an array argument with a part for each thread. Nothing ran.",
+            file=kernel.file,
+            line=kernel.first_line,
+        )
     shared = compiled.program.static_shared_bytes + dynamic_shared_bytes
     if shared > MOST_SHARED_BYTES:
         raise LaunchError(

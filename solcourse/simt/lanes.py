@@ -122,8 +122,13 @@ def mixed_function(name: str, inner: str, op: str, t: str, rows: int) -> str:
     return code + "end:\n  ret i1 true\nbad:\n  ret i1 false\n}\n"
 
 
-def several_function(name: str, inner: list[str], op: str, t: str, rows: int, first_rows: tuple[int, int]) -> str:
-    """An access whose lanes may be in different spaces: array after array, each by its space's access function and site."""
+def several_function(
+    name: str, inner: list[str], op: str, t: str, rows: int, first_rows: tuple[int, int], frame: tuple[int, int] | None = None
+) -> str:
+    """An access whose lanes may be in different spaces: array after array, each by its space's access function and site.
+
+    frame: the row of all local arrays, and the bytes of a lane's, where local memory is one of the spaces (the last of `inner`).
+    """
     v = f"<32 x {t}>"
     rt = f"{{ {v}, i1 }}" if op == "load" else "i1"
     value = f", {v} %v" if op == "store" else ""
@@ -131,42 +136,56 @@ def several_function(name: str, inner: list[str], op: str, t: str, rows: int, fi
     code = f"define internal {rt} @{name}(ptr %t, {sites}, <32 x i64> %p, i32 %m{value}) noinline {{\nentry:\n"
     code += "  %ps = alloca [32 x i64], align 64\n  store <32 x i64> %p, ptr %ps, align 64\n"
     code += access.at("allocs.at", "%t", THREAD["allocs"]) + "  %allocs = load i64, ptr %allocs.at\n"
+    code += "  %allocs.p = inttoptr i64 %allocs to ptr\n"
     code += access.at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at\n  br label %head\nhead:\n"
     code += "  %left = phi i32 [ %m, %entry ], [ %rest, %next ]\n"
     code += f"  %acc = phi {v} [ zeroinitializer, %entry ], [ %acc1, %next ]\n" if op == "load" else ""
     code += (
         "  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)\n  %l = zext i32 %lane to i64\n  %q = getelementptr i64, ptr %ps, i64 %l\n"
     )
-    code += f"  %x = load i64, ptr %q\n  %row = call ptr @find(ptr %t, i64 %x, i64 {rows})\n  %base = load i64, ptr %row\n"
+    code += "  %x = load i64, ptr %q\n"
+    if frame:
+        code += access.at("frame", "%allocs.p", frame[0] * ALLOC_BYTES) + "  %frame.base = load i64, ptr %frame\n"
+        code += (
+            access.splat("frame.v", "%frame.base", "i64") + "  %f.off = sub <32 x i64> %p, %frame.v\n  %f.own = sub i64 %x, %frame.base\n"
+        )
+        code += f"  %f.in = icmp ult <32 x i64> %f.off, splat (i64 {32 * frame[1]})\n  %f.bits = bitcast {V1} %f.in to i32\n"
+        code += f"  %f.mask = and i32 %f.bits, %left\n  %is.local = icmp ult i64 %f.own, {32 * frame[1]}\n"
+        code += "  br i1 %is.local, label %space.local, label %elsewhere\nelsewhere:\n"
+    code += f"  %row = call ptr @find(ptr %t, i64 %x, i64 {rows})\n  %base = load i64, ptr %row\n"
     code += "  %size.at = getelementptr i8, ptr %row, i64 8\n  %size = load i64, ptr %size.at\n"
     code += access.splat("base.v", "%base", "i64") + access.splat("size.v", "%size", "i64")
     code += f"  %off = sub <32 x i64> %p, %base.v\n  %in = icmp ult <32 x i64> %off, %size.v\n  %in.bits = bitcast {V1} %in to i32\n"
     code += "  %one = shl i32 1, %lane\n  %some = or i32 %in.bits, %one\n  %sub = and i32 %some, %left\n"
     code += f"  %row.i = ptrtoint ptr %row to i64\n  %row.o = sub i64 %row.i, %allocs\n  %global = icmp ult i64 %row.o, {first_rows[0] * ALLOC_BYTES}\n"
     code += "  br i1 %global, label %space.0, label %other\nother:\n"
-    if len(inner) > 2:
+    places = ["local" if frame and k == len(inner) - 1 else str(k) for k in range(len(inner))]
+    if len(places) - bool(frame) > 2:
         code += f"  %shared = icmp ult i64 %row.o, {first_rows[1] * ALLOC_BYTES}\n  br i1 %shared, label %space.1, label %space.2\n"
     else:
         code += "  br label %space.1\n"
     for k, f in enumerate(inner):
-        args = f"ptr %t, ptr %row, i32 %site.{k}, <32 x i64> %p, i32 %sub"
-        code += f"space.{k}:\n"
+        row, mask = ("%frame", "%f.mask") if places[k] == "local" else ("%row", "%sub")
+        args = f"ptr %t, ptr {row}, i32 %site.{k}, <32 x i64> %p, i32 {mask}"
+        code += f"space.{places[k]}:\n"
         if op == "load":
             code += f"  %r.{k} = call {rt} @{f}({args})\n  %ok.{k} = extractvalue {rt} %r.{k}, 1\n  %v.{k} = extractvalue {rt} %r.{k}, 0\n"
         else:
             code += f"  %ok.{k} = call i1 @{f}({args}, {v} %v)\n"
         code += "  br label %done\n"
     pairs = range(len(inner))
-    code += "done:\n  %ok = phi i1 " + ", ".join(f"[ %ok.{k}, %space.{k} ]" for k in pairs) + "\n"
-    code += "  %site = phi i32 " + ", ".join(f"[ %site.{k}, %space.{k} ]" for k in pairs) + "\n"
+    masks = ", ".join(f"[ {'%f.mask' if p == 'local' else '%sub'}, %space.{p} ]" for p in places)
+    code += f"done:\n  %went = phi i32 {masks}\n"
+    code += "  %ok = phi i1 " + ", ".join(f"[ %ok.{k}, %space.{places[k]} ]" for k in pairs) + "\n"
+    code += "  %site = phi i32 " + ", ".join(f"[ %site.{k}, %space.{places[k]} ]" for k in pairs) + "\n"
     if op == "load":
-        code += f"  %rv = phi {v} " + ", ".join(f"[ %v.{k}, %space.{k} ]" for k in pairs) + "\n"
-        code += f"  %sub.v = bitcast i32 %sub to {V1}\n  %acc1 = select {V1} %sub.v, {v} %rv, {v} %acc\n"
+        code += f"  %rv = phi {v} " + ", ".join(f"[ %v.{k}, %space.{places[k]} ]" for k in pairs) + "\n"
+        code += f"  %sub.v = bitcast i32 %went to {V1}\n  %acc1 = select {V1} %sub.v, {v} %rv, {v} %acc\n"
     code += f"  %s.64 = zext i32 %site to i64\n  %t.o = mul i64 %s.64, {TOTALS_BYTES}\n  %t.o24 = add i64 %t.o, 24\n  %t.o32 = add i64 %t.o, 32\n"
     code += "  %runs.at = getelementptr i8, ptr %tot, i64 %t.o24\n  %runs = load i64, ptr %runs.at\n  %runs1 = add i64 %runs, 1\n  store i64 %runs1, ptr %runs.at\n"
-    code += "  %pop = call i32 @llvm.ctpop.i32(i32 %sub)\n  %pop64 = zext i32 %pop to i64\n  %lanes.at = getelementptr i8, ptr %tot, i64 %t.o32\n"
+    code += "  %pop = call i32 @llvm.ctpop.i32(i32 %went)\n  %pop64 = zext i32 %pop to i64\n  %lanes.at = getelementptr i8, ptr %tot, i64 %t.o32\n"
     code += "  %lanes = load i64, ptr %lanes.at\n  %lanes1 = add i64 %lanes, %pop64\n  store i64 %lanes1, ptr %lanes.at\n"
-    code += "  br i1 %ok, label %next, label %bad\nnext:\n  %rest = xor i32 %left, %sub\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %end\n"
+    code += "  br i1 %ok, label %next, label %bad\nnext:\n  %rest = xor i32 %left, %went\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %end\n"
     if op == "load":
         return (
             code

@@ -100,19 +100,21 @@ class Memory(Values):
 
     def _several(self, i: Instr, t: str, size: int, array: str) -> object:
         """A load or store whose lanes may go to different memory spaces: one site, and one access function, for each space."""
-        spaces = ("global", "shared", "constant") if i.op == "load" else ("global", "shared")
+        mixed_local = any(kind == "local" for kind, _ in self.roots.of(i.args[0]))
+        spaces = ("global", "shared", *["constant"] * (i.op == "load"), *["local"] * mixed_local)
         inner, sites = [], []
         for space in spaces:
             sites.append(len(self.plan.sites))
             self.plan.several_sites.add(sites[-1])
             self.plan.sites.append((i, self.node, space, i.op, size, array))
             inner.append(self._helper(i.op, t, size, space, False))
-        name = f"several.{i.op}.{t}"
+        name = f"several.{i.op}.{t}{'.local' * mixed_local}"
         kinds = [kind for kind, _ in self.plan.rows]
         first_rows = (kinds.count("param"), kinds.count("param") + kinds.count("shared"))
         self.helpers["find"] = access.FIND
         self.declared.setdefault("llvm.ctpop.i32", "declare i32 @llvm.ctpop.i32(i32)")
-        self.helpers.setdefault(name, lanes.several_function(name, inner, i.op, t, self.plan.find_rows, first_rows))
+        frame = (self.row_of["local", FRAME], self.plan.local_bytes) if mixed_local else None
+        self.helpers.setdefault(name, lanes.several_function(name, inner, i.op, t, self.plan.find_rows, first_rows, frame))
         where = ", ".join(f"i32 {s}" for s in sites)
         head = f"ptr %t, {where}, <32 x i64> {self.value(i.args[0], True, 'ptr')}, i32 {self.current_mask}"
         if i.op == "store":
@@ -143,7 +145,7 @@ class Memory(Values):
         if not found or kinds == {"unknown"}:
             raise ops.unsupported(i, "A memory access through a pointer whose array is not known")
         spaces = {{"param": "global", "shared": "shared", "local": "local", "constant": "constant"}.get(k, "unknown") for k in kinds}
-        if spaces <= {"global", "shared", "constant"} and len(spaces) > 1 and i.op in ("load", "store"):
+        if spaces <= {"global", "shared", "constant", "local"} and len(spaces) > 1 and i.op in ("load", "store"):
             return SEVERAL, None, " or ".join(sorted({self.roots.array_name(r) for r in found}))
         if len(spaces) > 1 or "unknown" in spaces:
             raise ops.unsupported(i, "A memory access that may go to different memory spaces")

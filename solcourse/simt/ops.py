@@ -38,6 +38,8 @@ def described(i: Instr) -> str:
     """What an instruction without a table row is, for the message that refuses it."""
     if i.op != "call":
         return f"The LLVM instruction `{i.op}`"
+    if i.attr[0].startswith("NRT_"):
+        return "Memory allocated inside a kernel (a copy, np.zeros ...: use cuda.local.array or an array argument)"
     return _PLAIN_WORDS.get(i.attr[0], f"The call of `{i.attr[0]}`")
 
 

@@ -13,7 +13,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from solcourse.simt import half, libdevice
+from solcourse.simt import arrays, half, libdevice
 from solcourse.simt.bodies import with_bodies
 from solcourse.simt.ir import Block, Const, Function, Instr
 from solcourse.simt.recursion import RELOAD
@@ -38,17 +38,19 @@ def _nvptx():
 
 
 _SREG = re.compile(r"llvm\.nvvm\.read\.ptx\.sreg\.")
+_ACTIVE_MASK = re.compile(r'(asm sideeffect "activemask[^"]*", "[^"]*"\(\))')
 _SREG_DECLARE = re.compile(r'^declare [^\n]*?(@"?simt\.sreg\.[\w.]+"?\(\))[^\n]*$', re.M)
 _GRID_SYNC = "declare i32 @cudaCGSynchronize(i64, i32)"
 
 
 def _body_of(name: str, parameters: str) -> str | None:
-    return half.body_of(name, parameters) or libdevice.body_of(name, parameters)
+    return half.body_of(name, parameters) or libdevice.body_of(name, parameters) or arrays.body_of(name)
 
 
 def optimise(text: str, entry: str) -> str:
     """Optimised LLVM IR of the module, with only what `entry` needs."""
-    text = with_bodies(half.without_assembly(_SREG.sub("simt.sreg.", text)), _body_of)
+    text = with_bodies(half.without_assembly(arrays.with_loops(_SREG.sub("simt.sreg.", text))), _body_of)
+    text = _ACTIVE_MASK.sub(r"\1 convergent", text)  # or LLVM would make one of two in different branches
     text = _SREG_DECLARE.sub(r"declare i32 \1 memory(none) nounwind willreturn", text)  # and no range attribute
     text = text.replace(_GRID_SYNC, _GRID_SYNC + " convergent")  # numba forgets it: not to be copied into branches, or out of them
     with _LOCK:

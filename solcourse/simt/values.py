@@ -86,11 +86,16 @@ class Values:
             rows.append(("local", i.dest))
             local += int(i.attr)
         plan.local_bytes = -(-local // 16) * 16
-        if len(plan.local_offsets) > 1:  # for pointers that may go to several local arrays
+        if len(plan.local_offsets) > 1 or self._mixes_local():  # for pointers that may go to several local arrays, or elsewhere too
             plan.local_offsets[FRAME], plan.local_sizes[FRAME] = 0, local
             rows.append(("local", FRAME))
         plan.rows = rows
         self.row_of = {r: k for k, r in enumerate(rows)}
+
+    def _mixes_local(self) -> bool:
+        """Whether some access may go to local memory and to another space."""
+        reached = ({kind for kind, _ in self.roots.of(i.args[0])} for n in self.cfg.nodes for i in n.body if i.op in ("load", "store"))
+        return any("local" in kinds and len(kinds) > 1 for kinds in reached)
 
     def _slots(self) -> None:
         self.slots: dict[str, list[tuple[str, str, object]]] = {}  # name -> [(slot, text type, type)]
