@@ -61,7 +61,7 @@ def test_uniform_numbers_bit_for_bit(launch, states, draw, t):
 
 @pytest.mark.parametrize(("draw", "t"), [(xoroshiro128p_normal_float32, np.float32), (xoroshiro128p_normal_float64, np.float64)])
 def test_normal_numbers_are_box_muller_of_two_uniform_ones(launch, states, draw, t):
-    """float64 normal numbers too: numba draws float32 uniform ones for them."""
+    """float64 normal numbers too: numba draws float32 uniform ones for them, and takes the float32 logarithm (1 ulp: 6e-8)."""
 
     @cuda.jit
     def kernel(states, out):
@@ -74,5 +74,5 @@ def test_normal_numbers_are_box_muller_of_two_uniform_ones(launch, states, draw,
     for state in before:
         bits = stream(int(state["s0"]), int(state["s1"]))
         a, b = (np.float32((next(bits) >> 11) * (1.0 / 2**53)) for _ in range(2))
-        wanted.append(math.sqrt(-2 * math.log(float(a))) * math.cos(2 * math.pi * float(b)))
-    np.testing.assert_allclose(out, wanted, rtol=2e-5 if t is np.float32 else 1e-13, atol=1e-6 if t is np.float32 else 1e-15)
+        wanted.append(math.sqrt(-2 * float(np.log(a))) * math.cos(2 * math.pi * float(b)))
+    np.testing.assert_allclose(out, wanted, rtol=2e-5 if t is np.float32 else 1e-7, atol=1e-6 if t is np.float32 else 1e-12)
