@@ -127,14 +127,16 @@ def cast(e, i: Instr) -> str:
     st, tt = e.text_type(source, vector), e.text_type(target, vector)
     if op == "fptrunc" and (source, target) == ("double", "half"):
         return double_to_half(e, value, vector)
-    if op in ("fptosi", "fptoui"):  # PTX saturates
+    if op in ("fptosi", "fptoui"):  # PTX saturates; it has no conversion to 8 bits: those are the low half of 16
+        narrow, target = target, "i16" if target == "i8" else target
+        made_type = e.text_type(target, vector)
         name = f"llvm.{op}.sat.{e.mangle(target, vector)}.{e.mangle(source, vector)}"
-        made = e.call(name, tt, [(st, value)])
+        made = e.call(name, made_type, [(st, value)])
         if source == "double" or target == "i64":  # PTX: NaN gives the lowest bit pattern of the width, not 0, where one side has 64 bits
             nan = e.op(f"fcmp uno {st} {value}, {value}")
             lowest = e.constant(target, -(1 << (bits_of(target) - 1)), vector)
-            made = e.op(f"select {e.text_type('i1', vector)} {nan}, {tt} {lowest}, {tt} {made}")
-        return made
+            made = e.op(f"select {e.text_type('i1', vector)} {nan}, {made_type} {lowest}, {made_type} {made}")
+        return made if narrow == target else e.op(f"trunc {made_type} {made} to {tt}")
     return e.op(f"{op} {st} {value} to {tt}")
 
 

@@ -334,3 +334,37 @@ def test_subnormals_are_kept(launch):
     out = np.zeros(32, np.float32)
     launch(subnormals[1, 32], x, out)
     np.testing.assert_array_equal(out, x * np.float32(0.5))
+
+
+@cuda.jit
+def to_eight_bits(x, unsigned, signed):
+    i = cuda.grid(1)
+    if i < x.size:
+        unsigned[i] = x[i]
+        signed[i] = int8(x[i])
+
+
+def test_floats_become_eight_bit_integers_by_way_of_sixteen(launch):
+    """PTX converts to 16 bits, saturating, and stores the low byte: 300 is 0x12c, 70,000 saturates at 0xffff (and 0x7fff)."""
+    x = np.array([3.9, 300.7, -1.0, 70000.0, -70000.0])
+    unsigned, signed = np.zeros(5, np.uint8), np.zeros(5, np.int8)
+    launch(to_eight_bits[1, 32], x, unsigned, signed)
+    np.testing.assert_array_equal(unsigned, [3, 0x2C, 0, 0xFF, 0])
+    np.testing.assert_array_equal(signed, [3, 0x2C, -1, -1, 0])
+
+
+@cuda.jit
+def square(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i] ** 2
+
+
+def test_a_square_that_wraps_around_is_converted_as_the_wrapped_value(launch):
+    """x**2 of an int64 is a float64 product in numba's typing: int64(float64(wrapped square))."""
+    x = np.array([5068040008753533402, 3], np.int64)
+    out = np.zeros(2, np.int64)
+    launch(square[1, 32], x, out)
+    wrapped = (int(x[0]) ** 2 + 2**63) % 2**64 - 2**63
+    assert wrapped < 0
+    np.testing.assert_array_equal(out, [int(float(wrapped)), 9])
