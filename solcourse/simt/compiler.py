@@ -29,7 +29,8 @@ from solcourse.simt import cfg as cfg_
 from solcourse.simt.captured import as_parameters
 from solcourse.simt.emit import Emitter
 from solcourse.simt.frontend import KernelIR
-from solcourse.simt.ir import Function, Instr, parse_module, type_text
+from solcourse.simt.ir import Function, Instr, type_text
+from solcourse.simt.ir_text import parse_module
 from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.plan import Plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solcourse.simt import access, lanes, ops
-from solcourse.simt.ir import Instr, leaf_range, member_offset, type_size, type_text
+from solcourse.simt.ir import Instr, leaf_range, member_offset, members, type_size, type_text
 from solcourse.simt.plan import FRAME
 from solcourse.simt.values import Values
 
@@ -70,14 +70,13 @@ class Memory(Values):
 
     def _compound(self, i: Instr, t: tuple) -> object:
         """A compound load or store, member by member."""
-        members = [t[2]] * t[1] if t[0] == "array" else list(t[1])
         if t[0] == "vector" or i.op not in ("load", "store"):
             raise ops.unsupported(i, f"A {type_text(t)} memory access")
         parts: list = []
         base = self.value(i.args[0], self.varies(i.args[0]), "ptr")
         wide = self.varies(i.args[0])
-        for k, m in enumerate(members):
-            offset = k * type_size(m) if t[0] == "array" else member_offset(t, k)
+        for k, m in enumerate(members(t)):
+            offset = member_offset(t, k)
             name = f"{i.args[0]}+{offset}"
             self.env[name] = self.op(f"add {self.text_type('i64', wide)} {base}, {self.constant('i64', offset, wide)}")
             self.roots.alias(name, i.args[0])
