@@ -54,12 +54,17 @@ def is_grid_sync(i: Instr) -> bool:
     return i.op == "call" and i.attr[0] == "cudaCGSynchronize"
 
 
+def is_meeting(i: Instr) -> bool:
+    """An operation of a warp for which the lanes of its mask, the first argument, wait for each other."""
+    return i.op == "call" and i.attr[0].startswith(("llvm.nvvm.bar.warp.sync", "llvm.nvvm.shfl.sync", "llvm.nvvm.vote", "llvm.nvvm.match"))
+
+
 def build(function: Function, sources) -> Cfg:
     """The analysed graph. `sources(instr)`: True when the result differs between lanes by itself, None when it never does
     (a vote), False when it differs only if an operand does."""
-    nodes = _split(function)
-    order, lockstep = _order(nodes)
-    nodes = _renumber(nodes, order)
+    nodes, lockstep = _ordered(_split(function))
+    if _spins(nodes) and any(is_meeting(i) for n in nodes for i in n.body):
+        nodes, lockstep = _ordered(_split(function, meetings=True))
     lockstep &= not _redefined(nodes)  # recursion: activations of different depth share the slots
     defs = {i.dest: i for n in nodes for i in (*n.phis, *n.body) if i.dest}
     dom = _post_dominators(nodes)
@@ -78,7 +83,8 @@ def build(function: Function, sources) -> Cfg:
     return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs, spins, leaders)
 
 
-def _split(function: Function) -> list[Node]:
+def _split(function: Function, meetings: bool = False) -> list[Node]:
+    """Blocks that end at barriers and, if asked for, begin with meetings."""
     raw: list[tuple[str, list[Instr]]] = []
     last_part: dict[str, str] = {}
     for block in function.blocks:
@@ -89,8 +95,14 @@ def _split(function: Function) -> list[Node]:
                 raw.append((name, run))
                 part += 1
                 name, run = f"{block.name}.after{part}", []
-            else:
-                run.append(i)
+                continue
+            if meetings and is_meeting(i) and run:
+                part += 1
+                after = f"{block.name}.after{part}"
+                run.append(Instr("br", None, "void", (), i.line, i.file, (after,)))
+                raw.append((name, run))
+                name, run = after, []
+            run.append(i)
         raw.append((name, run))
         last_part[block.name] = name
     index = {name: k for k, (name, _) in enumerate(raw)}
@@ -154,6 +166,11 @@ def _dominators(count: int, entry: int, succs: list[list[int]]) -> tuple[list[in
                 idom[b] = new
                 changed = True
     return idom, order
+
+
+def _ordered(nodes: list[Node]) -> tuple[list[Node], bool]:
+    order, lockstep = _order(nodes)
+    return _renumber(nodes, order), lockstep
 
 
 def _order(nodes: list[Node]) -> tuple[list[int], bool]:

@@ -32,7 +32,7 @@ from solcourse.simt.records import (
     Site,
 )  # fmt: skip
 from solcourse.simt.recursion import RECURSION, STACK_BYTES
-from solcourse.simt.resident import BARRIER, GRID, LOOP, Stuck
+from solcourse.simt.resident import BARRIER, GRID, LANES, LOOP, Stuck
 
 Dim = tuple[int, int, int]
 MOST_LOCAL_BYTES = 512 * 1024  # per thread. Source: CUDA programming guide, technical specifications per compute capability
@@ -308,7 +308,7 @@ def _failure(
     )
 
 
-_PLACES = {LOOP: "in the loop", BARRIER: "at the barrier", GRID: "at the grid's barrier"}
+_PLACES = {LOOP: "in the loop", LANES: "for other lanes of their warp", BARRIER: "at the barrier", GRID: "at the grid's barrier"}
 
 
 def _by_place(stuck: Stuck) -> dict[tuple[str, int], tuple[int, int, int, int]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import reduce
 
 from solcourse.simt import ops
-from solcourse.simt.cfg import BARRIER, counters, is_grid_sync
-from solcourse.simt.ir import Instr, type_size
+from solcourse.simt.cfg import BARRIER, counters, is_grid_sync, is_meeting
+from solcourse.simt.ir import Const, Instr, type_size
 from solcourse.simt.layout import AT_BARRIER, AT_BOTH, AT_GRID, CHANGED_GLOBAL, CHANGED_OWN, RELEASED, SAVED_MASKS, SPINNING, THREAD
 from solcourse.simt.memory import Memory
 from solcourse.simt.plan import SPIN_TURNS, SPIN_TURNS_AGAIN
@@ -16,22 +16,47 @@ from solcourse.simt.runtime import V1
 class Parking(Memory):
     """Barriers and waiting loops."""
 
-    def _chain(self, candidates: tuple[int, ...], last: str | None = None) -> None:
-        """Jump to the first candidate that has waiting lanes; the last one needs no test unless `last` follows it."""
+    def _chain(self, candidates: tuple[int, ...], last: str | None = None, elsewhere: str = "") -> None:
+        """Jump to the first candidate that has waiting lanes; the last one needs no test unless `last` follows it.
+        elsewhere: lanes that meet nobody as long as they are there; where one of them is waited for, the block cannot run."""
         for n, c in enumerate(candidates):
             if n == len(candidates) - 1 and last is None:
                 self.line(f"br label %b{c}")
                 return
             waits = self.op(f"load i32, ptr %m.{c}")
             some = self.op(f"icmp ne i32 {waits}, 0")
+            meeting = self._meeting(c)
+            if elsewhere and meeting:
+                missing = self.op(f"and i32 {self._lanes_wanted(meeting, waits)}, {elsewhere}")
+                some = self.op(f"and i1 {some}, {self.op(f'icmp eq i32 {missing}, 0')}")
             other = self.fresh("n")
             self.line(f"br i1 {some}, label %b{c}, label %{other}")
             self.label(other)
         self.line(f"br label %{last}")
 
+    def _meeting(self, k: int) -> Instr | None:
+        """The operation for which lanes wait at the start of block k."""
+        body = self.cfg.nodes[k].body
+        return body[0] if body and not self.cfg.nodes[k].phis and is_meeting(body[0]) else None
+
+    def _lanes_wanted(self, meeting: Instr, waiting: str) -> str:
+        """The lanes in the masks of those that wait."""
+        mask = meeting.args[0]
+        if isinstance(mask, Const):
+            return str(int(mask.value))
+        if mask not in self.slots:
+            return self.globals_env[mask]
+        slot, tt, _ = self.slots[mask][0]
+        value = self.op(f"load {tt}, ptr {slot}")
+        if not tt.startswith("<"):
+            return value
+        theirs = self.op(f"select {V1} {self.op(f'bitcast i32 {waiting} to {V1}')}, {tt} {value}, {tt} zeroinitializer")
+        return self.call("llvm.vector.reduce.or.v32i32", "i32", [(tt, theirs)])
+
     def _saved_layout(self) -> None:
         """Where a parked warp keeps its masks and live values: state i32, one mask per barrier, then slots."""
         self.saved: dict[str, int] = {}
+        self.plan.meetings = {k: met.line for k in range(len(self.cfg.nodes)) if self.cfg.spins and (met := self._meeting(k))}
         offset = SAVED_MASKS + 4 * len(self.barriers) + (4 * len(self.cfg.nodes) if self.cfg.spins else 0)
         lives = [self.cfg.live_in[self.cfg.nodes[b].succs[0]] for b in self.barriers]
         if not self.cfg.lockstep and self.parks:
@@ -114,7 +139,10 @@ class Parking(Memory):
         self.line(f"br i1 {patient}, label %{on}, label %{tired}")
         self.label(tired)
         self.line("store i32 0, ptr %turns")
-        self._chain(tuple(sorted(self.cfg.waiting[k] - {target})), park)
+        places = sorted(self.cfg.waiting[k] | {target})
+        apart = [self.op(f"load i32, ptr %m.{j}") for j in places if j not in self.plan.meetings]
+        elsewhere = reduce(lambda a, b: self.op(f"or i32 {a}, {b}"), apart, "0")
+        self._chain(tuple(j for j in places if j != target), park, elsewhere)
         self.label(park)
         for name in self.lives[0]:
             self._save(name)

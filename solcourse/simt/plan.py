@@ -39,6 +39,7 @@ class Plan:
     crosses: bool = False  # blocks may wait for other blocks
     spins: bool = False
     idle: list[tuple[int, int]] = field(default_factory=list)  # bytes of a warp's saved state that say only how often a loop turned
+    meetings: dict[int, int] = field(default_factory=dict)  # blocks before which lanes of a warp wait for each other -> line
     lockstep: bool = True
     grid_barriers: tuple[int, ...] = ()  # which of the barriers are the grid's
     grid_line: int = 0  # where the kernel asks for the grid's group; 0: an ordinary launch

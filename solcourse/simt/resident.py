@@ -34,7 +34,7 @@ from solcourse.simt.layout import (
 )
 from solcourse.simt.records import WARP
 
-LOOP, BARRIER, GRID = "loop", "barrier", "grid"
+LOOP, LANES, BARRIER, GRID = "loop", "lanes", "barrier", "grid"
 # what the thread's record holds of the block at hand: where its memory is, and its barriers
 MEMORY = slice(THREAD["shared"] // 8, THREAD["saved"] // 8 + 1)  # shared, local, saved
 BARRIERS = slice(THREAD["sum0"] // 8, THREAD["arrival"] // 8 + 1)  # sum0, sum1, phase, arrival
@@ -44,7 +44,7 @@ REQUEST = 2  # int64 words of the recorded Trace
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Threads of one block that wait at one line. kind: LOOP, BARRIER (the block's) or GRID."""
+    """Threads of one block that wait at one line. kind: LOOP, LANES (for others of the warp), BARRIER (for the block) or GRID."""
 
     kind: str
     line: int
@@ -223,7 +223,8 @@ class Residents:
             yield GRID if n in plan.grid_barriers else BARRIER, line, np.where(here, masks[:, n], 0)
         if plan.spins:
             for k, line in enumerate(c.block_lines):
-                yield LOOP, line, np.where(alive, masks[:, barriers + k], 0)
+                kind, at = (LANES, plan.meetings[k]) if k in plan.meetings else (LOOP, line)
+                yield kind, at, np.where(alive, masks[:, barriers + k], 0)
 
     def _has_first_thread(self, r: _Room) -> bool:
         """CUDA's grid barrier is told of a block by its thread (0, 0, 0); if that has returned, nobody does."""
@@ -288,4 +289,4 @@ class Residents:
         self["trace"], self["blocks_count"] = base + 8 * at, len(parts)
 
 
-__all__ = ["BARRIER", "GRID", "LOOP", "Residents", "Stuck", "Wait"]
+__all__ = ["BARRIER", "GRID", "LANES", "LOOP", "Residents", "Stuck", "Wait"]

@@ -584,3 +584,111 @@ def test_sizes_of_the_launch_stay_scalars_where_warps_diverge_at_barriers(launch
     out = np.zeros(64, np.int32)
     launch(dynamic_shared_and_divergent_barriers[1, 64, 0, 256], out)
     np.testing.assert_array_equal(out, (np.arange(64) + 1) % 64 + 96)
+
+
+# ------------------------------------------------------------------------------------------ lanes that meet while some of them wait
+
+
+@cuda.jit
+def one_lane_polls_for_its_warp(flag, data, mask, out):
+    """Lane 3 of warp 0 waits for warp 1; the lanes of `mask` meet it in four ways. Lanes 28 .. 31 have returned."""
+    t = cuda.threadIdx.x
+    if t < 32:
+        if t >= 28:
+            return
+        m = mask[t]
+        if t == 3:
+            while cuda.atomic.add(flag, 0, 0) == 0:
+                pass
+        if m != 0:
+            cuda.syncwarp(m)
+            out[0, t] = data[0]
+            out[1, t] = cuda.ballot_sync(m, t % 2 == 0)
+            out[2, t] = cuda.match_any_sync(m, t // 4)
+            out[3, t] = cuda.shfl_sync(m, data[0] + t, 3)
+        else:
+            out[0, t] = data[0]
+            cuda.atomic.add(flag, 1, 1)
+    elif t == 40:
+        while cuda.atomic.add(flag, 1, 0) < mask[32]:
+            pass
+        data[0] = 42
+        cuda.threadfence()
+        cuda.atomic.exch(flag, 0, 1)
+
+
+@pytest.mark.parametrize("n", [28, 10])
+@pytest.mark.parametrize("counters", [True, False])
+def test_lanes_meet_the_one_that_waits_before_they_go_on(launch, n, counters):
+    """The n lanes of the mask see what warp 1 wrote before it let lane 3 go; the others do not wait for it: warp 1 waits for them."""
+    mask = np.zeros(33, np.uint32)
+    mask[:n] = 0xFFFFFFFF if n == 28 else (1 << n) - 1
+    mask[32] = 28 - n
+    out = np.zeros((4, 32), np.int64)
+    launch(one_lane_polls_for_its_warp[1, 64], np.zeros(2, np.int32), np.zeros(1, np.int64), mask, out, counters=counters, limit_s=10)
+    np.testing.assert_array_equal(out[0], [42] * n + [0] * (32 - n))
+    met = range(n)
+    assert {int(v) & 0xFFFFFFFF for v in out[1, :n]} == {sum(1 << t for t in met if t % 2 == 0)}
+    assert [int(v) & 0xFFFFFFFF for v in out[2, :n]] == [sum(1 << t for t in met if t // 4 == s // 4) for s in met]
+    np.testing.assert_array_equal(out[3, :n], 42 + 3)
+
+
+@cuda.jit
+def two_warps_hand_over(rounds, out):
+    """Warp 0 fills a buffer, warp 1 empties it; one lane of each waits for the other warp."""
+    full = cuda.shared.array(1, int32)
+    empty = cuda.shared.array(1, int32)
+    buffer = cuda.shared.array(32, int32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        full[0] = 0
+        empty[0] = 0
+    cuda.syncthreads()
+    for r in range(rounds):
+        if t < 32:
+            buffer[t] = 100 * r + t
+            cuda.threadfence_block()
+            cuda.syncwarp()
+            if t == 0:
+                cuda.atomic.exch(full, 0, 1)
+                while cuda.atomic.cas(empty, 0, 1, 0) == 0:
+                    pass
+            cuda.syncwarp()
+        else:
+            if t == 32:
+                while cuda.atomic.cas(full, 0, 1, 0) == 0:
+                    pass
+            cuda.syncwarp()
+            out[cuda.blockIdx.x, r, t - 32] = buffer[t - 32]
+            cuda.syncwarp()
+            if t == 32:
+                cuda.atomic.exch(empty, 0, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_producer_warp_and_a_consumer_warp(launch, threads):
+    out = np.zeros((3, 5, 32), np.int32)
+    launch(two_warps_hand_over[3, 64], 5, out, threads=threads, limit_s=10)
+    np.testing.assert_array_equal(out, np.broadcast_to(100 * np.arange(5)[:, None] + np.arange(32), out.shape))
+
+
+@cuda.jit
+def nobody_wakes_lane_0(flag, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        while cuda.atomic.add(flag, 0, 0) == 0:
+            pass
+    cuda.syncwarp()
+    out[t] = 1
+    if t == 31:
+        cuda.atomic.exch(flag, 0, 1)
+
+
+def test_lanes_that_meet_one_that_never_comes_are_a_deadlock_with_both_lines(launch, line_of):
+    with pytest.raises(RunawayKernel) as caught:
+        launch(nobody_wakes_lane_0[1, 32], np.zeros(1, np.int32), np.zeros(32), limit_s=10)
+    message = str(caught.value)
+    assert f"1 block (1 warp, 1 thread) waits in the loop at line {line_of(nobody_wakes_lane_0, 'while')} " in message
+    assert (
+        f"31 threads) waits for other lanes of their warp at line {line_of(nobody_wakes_lane_0, 'syncwarp')} (`cuda.syncwarp()`)" in message
+    )
