@@ -7,6 +7,7 @@ Exit status 1 when anything failed.
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import sys
 import time
@@ -29,12 +30,14 @@ BATCH = 100  # kernels of a process: compiled code is kept, and fills memory
 PROCESS = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
 
 
-def worker(first: int, end: float, pipe) -> None:
+def worker(first: int, end: float, small: bool, pipe) -> None:
     """Kernels one after the other; before each its seed is sent, after it what failed (None: nothing, "slow": not run)."""
     warnings.simplefilter("ignore")
     for seed in range(first, first + BATCH):
         if time.time() > end:
             break
+        if small and seed >= LARGE_FROM and seed % 4 > 1:
+            continue
         pipe.send(("begin", seed))
         try:
             pipe.send(("end", check(generate(seed))))
@@ -95,12 +98,13 @@ def report(seed: int, failure: Failure, shrink_s: float) -> None:
     print(f"shrunk from {before} to {size(kernel)} nodes:\n\n{reproducer(kernel, failure)}", flush=True)
 
 
-def run(seconds: float, first: int, shrink_s: float) -> int:
-    """Kernels from seed `first` on; the number of failures."""
-    end, seed, kernels, slow, failures = time.time() + seconds, first, 0, 0, 0
-    while time.time() < end:
+def run(seconds: float, first: int, shrink_s: float, most: float = math.inf, small: bool = False) -> int:
+    """Kernels from seed `first` on, at most about `most`, without the large ones where `small`; the number of failures."""
+    began = time.time()
+    end, seed, kernels, slow, failures = began + seconds, first, 0, 0, 0
+    while time.time() < end and kernels < most:
         here, there = PROCESS.Pipe(duplex=False)
-        process = PROCESS.Process(target=worker, args=(seed, end, there))
+        process = PROCESS.Process(target=worker, args=(seed, end, small, there))
         process.start()
         there.close()
         failure: Failure | None = None
@@ -128,7 +132,9 @@ def run(seconds: float, first: int, shrink_s: float) -> int:
             failures += 1
             report(seed, failure, shrink_s)
         seed += 1
-    print(f"{kernels} kernels from seed {first} to {seed - 1}, {slow} left out as too slow, {failures} failures")
+    print(
+        f"{kernels} kernels in {time.time() - began:.0f} s, seeds {first} to {seed - 1}, {slow} left out as too slow, {failures} failures"
+    )
     return failures
 
 
@@ -137,6 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to make new kernels")
     parser.add_argument("--seed", type=int, help="check this kernel only")
     parser.add_argument("--start", type=int, default=LARGE_FROM, help=f"the first seed; large kernels come from {LARGE_FROM} on")
+    parser.add_argument("--kernels", type=int, default=10**9, metavar="N", help="stop after about as many")
+    parser.add_argument("--small", action="store_true", help="leave out the kernels that take seconds to compile")
     parser.add_argument("--show", type=int, metavar="SEED", help="print the source of a kernel and stop")
     parser.add_argument("--shrink", type=float, default=120.0, metavar="SECONDS", help="time for making each failing kernel small; 0: not")
     options = parser.parse_args(arguments)
@@ -144,7 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(source(generate(options.show)))
         return 0
     if options.seed is None:
-        return min(1, run(options.seconds, options.start, options.shrink))
+        return min(1, run(options.seconds, options.start, options.shrink, options.kernels, options.small))
     failure = isolated(generate(options.seed))
     if failure:
         report(options.seed, failure, options.shrink)
