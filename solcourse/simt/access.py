@@ -9,7 +9,8 @@ wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is 
 from __future__ import annotations
 
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES, TRACE_INLINE
-from solcourse.simt.runtime import C64, CHUNK, LOCAL, SHARED, V1, V64, at, lanes, splat
+from solcourse.simt.miss import LOCAL, SHARED
+from solcourse.simt.pieces import C64, CHUNK, V1, V64, at, field, lanes, splat
 
 LANES32 = lanes("i64", range(32))
 
@@ -27,20 +28,14 @@ def _base() -> str:
     return "  %base = load i64, ptr %a, !invariant.load !0\n" + splat("base.v", "%base", "i64") + f"  %off = sub {V64} %p, %base.v\n"
 
 
-def _spill_scratch(value: str = "%off") -> str:
-    return (
-        at("scratch.at", "%t", THREAD["scratch"])
-        + f"  %scratch = load ptr, ptr %scratch.at\n  store {V64} {value}, ptr %scratch, align 64\n"
-    )
+def _spill(value: str = "%off", name: str = "scratch") -> str:
+    """The offsets to where simt_miss and simt_stray look for them."""
+    return field(name, "%t", THREAD["scratch"], "ptr") + f"  store {V64} {value}, ptr %{name}, align 64\n"
 
 
-def _stray(size: int, ret: str, value: str = "%off") -> str:
-    return (
-        "stray:\n"
-        + at("sc.at", "%t", THREAD["scratch"])
-        + f"  %sc = load ptr, ptr %sc.at\n  store {V64} {value}, ptr %sc, align 64\n"
-        + f"  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n  ret {ret}\n"
-    )
+def _stray(ret: str) -> str:
+    code = "stray:\n" + _spill(name="sc") + "  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n"
+    return code + f"  ret {ret}\n"
 
 
 def _vector_bounds() -> str:
@@ -66,7 +61,7 @@ def _memo(size: int, flags: int, offsets: str = "%off") -> str:
         "  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
     )
     code += f"  %h2 = lshr i64 %align, 2\n  %h3 = add i64 %h1, %h2\n  %h = and i64 %h3, {MEMO_WAYS - 1}\n"
-    code += at("memo.at", "%t", THREAD["memo"]) + "  %memo = load ptr, ptr %memo.at, !invariant.load !0\n"
+    code += field("memo", "%t", THREAD["memo"], "ptr", ", !invariant.load !0")
     code += f"  %site.64 = zext i32 %site to i64\n  %way0 = mul i64 %site.64, {MEMO_WAYS}\n  %way = add i64 %way0, %h\n"
     code += f"  %e.off = mul i64 %way, {MEMO_BYTES}\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
     code += "".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())
@@ -74,7 +69,7 @@ def _memo(size: int, flags: int, offsets: str = "%off") -> str:
     code += splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} {offsets}, %ref.v\n  %eq = icmp eq {V64} %delta, %old\n"
     code += f"  %eq.bits = bitcast {V1} %eq to i32\n  %off.m = xor i32 %m, -1\n  %eq.all = or i32 %eq.bits, %off.m\n"
     code += "  %eq.ok = icmp eq i32 %eq.all, -1\n  %key.ok = icmp eq i64 %key, %old.key\n  %hit = and i1 %eq.ok, %key.ok\n"
-    code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + _spill_scratch(offsets)
+    code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + _spill(offsets)
     code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags})\n  br label %known\nknown:\n"
     return code + "  %hits = load i64, ptr %e.hits\n  %hits1 = add i64 %hits, 1\n  store i64 %hits1, ptr %e.hits\n"
 
@@ -86,15 +81,7 @@ def _memo_bounds() -> str:
     )
 
 
-_C64, _C32, _C1 = C64, f"<{CHUNK} x i32>", f"<{CHUNK} x i1>"
-_COUNT_UP = "<" + ", ".join(f"i64 {k}" for k in range(CHUNK)) + ">"
-
-
-def _splat8(name: str, value: str, t: str = "i64") -> str:
-    return (
-        f"  %{name}.one = insertelement <{CHUNK} x {t}> poison, {t} {value}, i64 0\n"
-        f"  %{name} = shufflevector <{CHUNK} x {t}> %{name}.one, <{CHUNK} x {t}> poison, <{CHUNK} x i32> zeroinitializer\n"
-    )
+_C32, _C1 = f"<{CHUNK} x i32>", f"<{CHUNK} x i1>"
 
 
 def _record(store: bool, load: bool | None = None) -> str:
@@ -109,11 +96,13 @@ def _record(store: bool, load: bool | None = None) -> str:
     code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(
         store, load
     )
-    code += "  br label %rec.trace\nrec.many:\n" + _splat8("bl.v", "%bl") + _splat8("nl.v", "%nl.64")
+    code += "  br label %rec.trace\nrec.many:\n" + splat("bl.v", "%bl", "i64", CHUNK) + splat("nl.v", "%nl.64", "i64", CHUNK)
     code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.marked ]\n"
-    code += f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {_C64}, ptr %ws.at, align 64\n  %wms = trunc {_C64} %ws to {_C32}\n"
-    code += f"  %wds = ashr {_C64} %ws, splat (i64 32)\n  %ids = add {_C64} %wds, %bl.v\n" + _splat8("i.v", "%i")
-    code += f"  %nth = add {_C64} %i.v, {_COUNT_UP}\n  %there = icmp ult {_C64} %nth, %nl.v\n" + _mark_many(store, load)
+    code += (
+        f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {C64}, ptr %ws.at, align 64\n  %wms = trunc {C64} %ws to {_C32}\n"
+    )
+    code += f"  %wds = ashr {C64} %ws, splat (i64 32)\n  %ids = add {C64} %wds, %bl.v\n" + splat("i.v", "%i", "i64", CHUNK)
+    code += f"  %nth = add {C64} %i.v, {lanes('i64', range(CHUNK))}\n  %there = icmp ult {C64} %nth, %nl.v\n" + _mark_many(store, load)
     code += "  br label %rec.marked\nrec.marked:\n"
     code += f"  %i1 = add i64 %i, {CHUNK}\n  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %rec.trace\nrec.trace:\n"
     return code + _trace_lines()
@@ -137,11 +126,11 @@ def _where_written(name: str, t: str, load: str) -> str:
 def _mark_many(store: bool, load: bool) -> str:
     """_mark for CHUNK different lines at once."""
     gather, scatter = f"@llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0", f"@llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0"
-    old = f"  %wr.ps = getelementptr i32, ptr %written, {_C64} %ids\n"
+    old = f"  %wr.ps = getelementptr i32, ptr %written, {C64} %ids\n"
     old += f"  %wr.s.map = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there, {_C32} zeroinitializer)\n"
     code = old.replace("wr.s.map", "wr.s") if store else _where_written("wr.s", _C32, old)
     if load:
-        code += f"  %rd.ps = getelementptr i32, ptr %read, {_C64} %ids\n"
+        code += f"  %rd.ps = getelementptr i32, ptr %read, {C64} %ids\n"
         code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %rd.ps, {_C1} %there, {_C32} zeroinitializer)\n"
         code += (
             f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
@@ -177,8 +166,8 @@ def _trace_request(count: str, word: str, flags: int = -(2**63)) -> str:
     code += at("room.at", "%t", THREAD["trace_room"]) + "  %room.now = load i64, ptr %room.at\n"
     code += f"  %take = add i64 {count}, 1\n  %tw1 = add i64 %tw0, %take\n  store i64 %tw1, ptr %tw.at\n"
     code += "  %on = icmp ule i64 %tw1, %room.now\n  br i1 %on, label %traced, label %recorded\ntraced:\n"
-    code += at("cur.at", "%t", THREAD["trace"]) + "  %cur = load ptr, ptr %cur.at\n"
-    code += at("warp.at", "%t", THREAD["warp"]) + "  %warp = load i64, ptr %warp.at\n"
+    code += field("cur", "%t", THREAD["trace"], "ptr")
+    code += field("warp", "%t", THREAD["warp"])
     code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
     code += f"  %hd0 = or i64 %site.up, {flags}\n  %hd1 = or i64 %hd0, %warp.up\n  %hd = or i64 %hd1, {count}\n  store i64 %hd, ptr %cur\n"
     code += at("cur1", "%cur", 8) + f"  store i64 {word}, ptr %cur1\n" + at("cur2", "%cur", 16) + "  store ptr %cur2, ptr %cur.at\n"
@@ -265,12 +254,12 @@ def access_function(name: str, op: str, t: str, size: int, space: str, counters:
     code += _base() + limit_of(size)
     if counters and space != "constant":
         code += _memo(size, SHARED if space == "shared" else 0) + _memo_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n"
-        code += _stray(size, bad) + "go:\n"
+        code += _stray(bad) + "go:\n"
         if space == "global":
             code += _record(op == "store")
         code += "  %kind = load i16, ptr %e.kind\n  %is.unit = icmp eq i16 %kind, 1\n  %is.same = icmp eq i16 %kind, 2\n"
         return code + _move(op, t, size, "%is.unit", "%is.same", "%lo") + good
-    code += _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(size, bad) + "go:\n"
+    code += _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad) + "go:\n"
     code += f"  %ref = extractelement {V64} %off, i64 0\n" + splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} %off, %ref.v\n"
     code += (
         f"  %unit.eq = icmp eq {V64} %delta, {lanes('i64', [k * size for k in range(32)])}\n  %unit.bits = bitcast {V1} %unit.eq to i32\n"
@@ -282,14 +271,10 @@ def access_function(name: str, op: str, t: str, size: int, space: str, counters:
 def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
     """Local memory: %a holds the array's base for lane 0 and its size; lanes are `stride` bytes apart (ALLOC 'spare').
     It counts as the hardware lays it out: 4-byte rows interleaved over the 32 lanes."""
-    code = (
-        "  %base = load i64, ptr %a\n"
-        + at("stride.at", "%a", ALLOC["spare"])
-        + "  %stride = load i64, ptr %stride.at, !invariant.load !0\n"
-    )
+    code = "  %base = load i64, ptr %a\n" + field("stride", "%a", ALLOC["spare"], "i64", ", !invariant.load !0")
     code += splat("base.v", "%base", "i64") + splat("stride.v", "%stride", "i64") + f"  %lane.off = mul {V64} %stride.v, {LANES32}\n"
     code += f"  %raw0 = sub {V64} %p, %base.v\n  %off = sub {V64} %raw0, %lane.off\n" + limit_of(size) + _vector_bounds()
-    code += "  br i1 %inside, label %fine, label %stray, !prof !1\n" + _stray(size, bad) + "fine:\n"
+    code += "  br i1 %inside, label %fine, label %stray, !prof !1\n" + _stray(bad) + "fine:\n"
     if counters:
         code += f"  %row = lshr {V64} %off, {lanes('i64', [2] * 32)}\n  %row.b = shl {V64} %row, {lanes('i64', [7] * 32)}\n"
         code += f"  %low2 = and {V64} %off, {lanes('i64', [3] * 32)}\n  %voff0 = or {V64} %row.b, %low2\n"
@@ -310,7 +295,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
     code = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, i64 %p, i32 %m) {attrs} {{\nentry:\n"
     code += "  %base = load i64, ptr %a, !invariant.load !0\n  %off.s = sub i64 %p, %base\n" + limit_of(size)
     code += "  %inside = icmp ult i64 %off.s, %limit\n  br i1 %inside, label %go, label %stray, !prof !1\n"
-    code += "stray:\n" + splat("off", "%off.s", "i64") + _spill_scratch()
+    code += "stray:\n" + splat("off", "%off.s", "i64") + _spill()
     code += f"  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n  ret {rt} zeroinitializer\ngo:\n"
     if counters and space == "global":
         bits = 1 if size <= 4 else 3 if size == 8 else 15
@@ -321,7 +306,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
         code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
         code += _trace_request("1", "%tw", -(2**63) | TRACE_INLINE)
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
-        code += at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n"
+        code += field("tot", "%t", THREAD["totals"], "ptr", ", !invariant.load !0")
         code += f"  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
         code += "  %lo16 = and i32 %m, 65535\n  %hi16 = lshr i32 %m, 16\n  %l1 = icmp ne i32 %lo16, 0\n  %h1 = icmp ne i32 %hi16, 0\n"
         code += "  %l64 = zext i1 %l1 to i64\n  %h64 = zext i1 %h1 to i64\n  %both = add i64 %l64, %h64\n"
@@ -342,7 +327,7 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
         + limit_of(size)
         + _vector_bounds()
         + "  br i1 %inside, label %fine, label %stray, !prof !1\n"
-        + _stray(size, "i1 false")
+        + _stray("i1 false")
         + "fine:\n"
     )
     if counters and space == "global":
@@ -353,34 +338,16 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     if swap:
         code += f"  store <32 x {t}> %c, ptr %cs, align 64\n"
     if counters and space == "global":
-        code += (
-            at("stamp.at", "%a", ALLOC["stamp"])
-            + "  %stamps = load ptr, ptr %stamp.at\n"
-            + at("count.at", "%a", ALLOC["count"])
-            + "  %counts = load ptr, ptr %count.at\n"
-        )
-        code += (
-            at("wn.at", "%t", THREAD["words"])
-            + "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
-        )
+        code += at("stamp.at", "%a", ALLOC["stamp"]) + "  %stamps = load ptr, ptr %stamp.at\n"
+        code += at("count.at", "%a", ALLOC["count"]) + "  %counts = load ptr, ptr %count.at\n" + at("wn.at", "%t", THREAD["words"])
+        code += "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
     code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + ("recorded" if counters and space == "global" else "fine")
     code += " ], [ %rest, %tail ]\n"
     code += "  %waves = phi i8 [ 0, %fine ], [ %waves.new, %tail ]\n" if counters and space == "shared" else ""
     code += "  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"
     code += "  %minus = sub i32 %from, 1\n  %rest = and i32 %from, %minus\n"
     code += f"  %pp = getelementptr i64, ptr %ps, i64 %l\n  %pi = load i64, ptr %pp\n  %q = inttoptr i64 %pi to ptr\n  %vp = getelementptr {t}, ptr %vs, i64 %l\n  %vv = load {t}, ptr %vp\n"
-    if swap:
-        code += f"  %cp = getelementptr {t}, ptr %cs, i64 %l\n  %cc = load {t}, ptr %cp\n  %pair = cmpxchg ptr %q, {t} %vv, {t} %cc monotonic monotonic, align {size}\n"
-        code += f"  %old.v = extractvalue {{ {t}, i1 }} %pair, 0\n"
-    elif op in _NAN_RULES and t in ("float", "double"):  # blocks run in one fixed order where this is global
-        code += f"  %old.v = load {t}, ptr %q, align {size}\n" + _NAN_RULES[op].replace("T ", f"{t} ")
-        code += f"  %new.v = select i1 %win, {t} %vv, {t} %old.v\n  store {t} %new.v, ptr %q, align {size}\n"
-    elif space == "shared" and op in ("add", "sub", "and", "or", "xor", "xchg", "fadd"):  # a block runs on one thread
-        code += f"  %old.v = load {t}, ptr %q, align {size}\n"
-        code += f"  %new.v = {op} {t} %old.v, %vv\n" if op != "xchg" else ""
-        code += f"  store {t} %{'vv' if op == 'xchg' else 'new.v'}, ptr %q, align {size}\n"
-    else:
-        code += f"  %old.v = atomicrmw {op} ptr %q, {t} %vv monotonic, align {size}\n"
+    code += _exchange(op, t, size, space)
     code += f"  %op = getelementptr {t}, ptr %out, i64 %l\n  store {t} %old.v, ptr %op\n"
     if counters and space == "global":  # how often one address is hit, lanes of one warp combined
         code += "  %ao = sub i64 %pi, %base\n  %aw = lshr i64 %ao, 2\n  %st.at = getelementptr i32, ptr %stamps, i64 %aw\n  %st = load i32, ptr %st.at\n"
@@ -391,9 +358,7 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
         code += "  %turn0 = load i8, ptr %bank.at\n  %turn = add i8 %turn0, 1\n  store i8 %turn, ptr %bank.at\n  %longer = icmp ugt i8 %turn, %waves\n  %waves.new = select i1 %longer, i8 %turn, i8 %waves\n"
     code += "  br label %tail\ntail:\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %out.done\nout.done:\n"
     if counters and space == "shared":
-        code += (
-            at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at, !invariant.load !0\n  %s.64 = zext i32 %site to i64\n"
-        )
+        code += field("tot", "%t", THREAD["totals"], "ptr", ", !invariant.load !0") + "  %s.64 = zext i32 %site to i64\n"
         code += f"  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row = getelementptr i8, ptr %tot, i64 %row.b\n  %waves.64 = zext i8 %waves.new to i64\n  %beyond = sub i64 %waves.64, 1\n"
         for name, column, amount in (("w", 8, "%waves.64"), ("c", 16, "%beyond")):
             code += (
@@ -401,6 +366,22 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
                 + f"  %{name}0 = load i64, ptr %{name}.at\n  %{name}1 = add i64 %{name}0, {amount}\n  store i64 %{name}1, ptr %{name}.at\n"
             )
     return code + "  ret i1 true\n}\n"
+
+
+def _exchange(op: str, t: str, size: int, space: str) -> str:
+    """One lane's operation at %q with %vv (and %cc): leaves what was there in %old.v."""
+    if op.startswith("cmpxchg"):
+        code = f"  %cp = getelementptr {t}, ptr %cs, i64 %l\n  %cc = load {t}, ptr %cp\n  %pair = cmpxchg ptr %q, {t} %vv, {t} %cc monotonic monotonic, align {size}\n"
+        return code + f"  %old.v = extractvalue {{ {t}, i1 }} %pair, 0\n"
+    plain = f"  %old.v = load {t}, ptr %q, align {size}\n"
+    if op in _NAN_RULES and t in ("float", "double"):  # blocks run in one fixed order where this is global
+        code = plain + _NAN_RULES[op].replace("T ", f"{t} ")
+        return code + f"  %new.v = select i1 %win, {t} %vv, {t} %old.v\n  store {t} %new.v, ptr %q, align {size}\n"
+    if space == "shared" and op == "xchg":  # a block runs on one thread
+        return plain + f"  store {t} %vv, ptr %q, align {size}\n"
+    if space == "shared" and op in ("add", "sub", "and", "or", "xor", "fadd"):
+        return plain + f"  %new.v = {op} {t} %old.v, %vv\n  store {t} %new.v, ptr %q, align {size}\n"
+    return f"  %old.v = atomicrmw {op} ptr %q, {t} %vv monotonic, align {size}\n"
 
 
 # numba's own rules: max and min leave a NaN alone; nanmax and nanmin replace it
@@ -415,8 +396,7 @@ FIND = f"""
 ; the row of the array that holds an address, or the last row (an empty array) when none does
 define internal ptr @find(ptr %t, i64 %p, i64 %rows) noinline {{
 entry:
-{at("allocs.at", "%t", THREAD["allocs"])}  %allocs = load ptr, ptr %allocs.at
-  br label %head
+{field("allocs", "%t", THREAD["allocs"], "ptr")}  br label %head
 head:
   %k = phi i64 [ 0, %entry ], [ %k1, %next ]
   %o = mul i64 %k, {ALLOC_BYTES}
@@ -425,8 +405,7 @@ head:
   br i1 %end, label %out, label %body
 body:
   %base = load i64, ptr %row
-{at("size.at", "%row", ALLOC["size"])}  %size = load i64, ptr %size.at
-  %off = sub i64 %p, %base
+{field("size", "%row", ALLOC["size"])}  %off = sub i64 %p, %base
   %in = icmp ult i64 %off, %size
   br i1 %in, label %out, label %next
 next:

@@ -8,13 +8,13 @@ The emitter knows control flow and values; ops.py knows operations, access.py me
 
 from __future__ import annotations
 
-from solcourse.simt import access, lanes, ops
+from solcourse.simt import lanes, ops, pieces
 from solcourse.simt.cfg import BARRIER, transitions
 from solcourse.simt.ir import Const, Instr
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, DONE, ERROR_STOPPED, FAILED, LAUNCH, SAVED_TURNS, THREAD
 from solcourse.simt.parking import Parking
+from solcourse.simt.pieces import V1
 from solcourse.simt.plan import INLINE_SITES, LOCAL_LINES, Plan
-from solcourse.simt.runtime import V1
 
 
 class Emitter(Parking):
@@ -127,7 +127,7 @@ class Emitter(Parking):
     def _instr(self, i: Instr) -> None:
         if i.op == "alloca":
             base = self.op(f"add i64 %local, {self.plan.local_offsets[i.dest]}")
-            offsets = access.lanes("i64", [n * self.plan.local_bytes for n in range(32)])
+            offsets = pieces.lanes("i64", [n * self.plan.local_bytes for n in range(32)])
             result: object = self.op(f"add <32 x i64> {self.broadcast(base, 'i64')}, {offsets}")
         elif i.op in ("load", "store", "atomicrmw", "cmpxchg"):
             if i.op == "store" and self.roots.of(i.args[0]) == {("ret", "")}:

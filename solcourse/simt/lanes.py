@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from solcourse.simt import access
 from solcourse.simt.layout import ALLOC_BYTES, THREAD, TOTALS_BYTES
-from solcourse.simt.runtime import V1
+from solcourse.simt.pieces import V1, at, field, splat
 
 
 def permute_function(name: str, t: str, wide: bool) -> str:
@@ -38,7 +37,7 @@ def match_function(name: str, t: str) -> str:
         "  store [32 x i32] zeroinitializer, ptr %o, align 64\n  br label %head\nhead:\n"
         "  %left = phi i32 [ %m, %entry ], [ %rest, %next ]\n  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)\n"
         f"  %x = extractelement <32 x {t}> %v, i32 %lane\n"
-        + access.splat("x.v", "%x", t)
+        + splat("x.v", "%x", t)
         + f"  %eq = icmp eq <32 x {t}> %v, %x.v\n  %bits0 = bitcast {V1} %eq to i32\n  %bits = and i32 %bits0, %m\n  br label %put\nput:\n"
         "  %who = phi i32 [ %bits, %head ], [ %who1, %put ]\n  %k = call i32 @llvm.cttz.i32(i32 %who, i1 true)\n"
         "  %at = getelementptr i32, ptr %o, i32 %k\n  store i32 %bits, ptr %at\n  %who0 = sub i32 %who, 1\n  %who1 = and i32 %who, %who0\n"
@@ -69,8 +68,8 @@ entry:
   %some = icmp ne i32 %who, 0
   br i1 %some, label %check, label %end
 check:
-{access.at("code.at", "%t", THREAD["raised"])}{access.at("first.at", "%t", THREAD["raised_block"])}{access.at("block.at", "%t", THREAD["block"])}
-{access.at("thread.at", "%t", THREAD["raised_thread"])}  %old = load i64, ptr %code.at
+{at("code.at", "%t", THREAD["raised"])}{at("first.at", "%t", THREAD["raised_block"])}{at("block.at", "%t", THREAD["block"])}
+{at("thread.at", "%t", THREAD["raised_thread"])}  %old = load i64, ptr %code.at
   %first = load i64, ptr %first.at
   %block = load i64, ptr %block.at
   %none = icmp eq i64 %old, 0
@@ -105,7 +104,7 @@ def mixed_function(name: str, inner: str, op: str, t: str, rows: int) -> str:
     code += f"  %acc = phi {v} [ zeroinitializer, %entry ], [ %acc1, %next ]\n" if op == "load" else ""
     code += "  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)\n  %l = zext i32 %lane to i64\n  %q = getelementptr i64, ptr %ps, i64 %l\n  %x = load i64, ptr %q\n"
     code += f"  %row = call ptr @find(ptr %t, i64 %x, i64 {rows})\n  %base = load i64, ptr %row\n  %size.at = getelementptr i8, ptr %row, i64 8\n  %size = load i64, ptr %size.at\n"
-    code += access.splat("base.v", "%base", "i64") + access.splat("size.v", "%size", "i64")
+    code += splat("base.v", "%base", "i64") + splat("size.v", "%size", "i64")
     code += f"  %off = sub <32 x i64> %p, %base.v\n  %in = icmp ult <32 x i64> %off, %size.v\n  %in.bits = bitcast {V1} %in to i32\n"
     code += "  %one = shl i32 1, %lane\n  %some = or i32 %in.bits, %one\n  %sub = and i32 %some, %left\n"
     if op == "load":
@@ -135,9 +134,9 @@ def several_function(
     sites = ", ".join(f"i32 %site.{k}" for k in range(len(inner)))
     code = f"define internal {rt} @{name}(ptr %t, {sites}, <32 x i64> %p, i32 %m{value}) noinline {{\nentry:\n"
     code += "  %ps = alloca [32 x i64], align 64\n  store <32 x i64> %p, ptr %ps, align 64\n"
-    code += access.at("allocs.at", "%t", THREAD["allocs"]) + "  %allocs = load i64, ptr %allocs.at\n"
+    code += field("allocs", "%t", THREAD["allocs"])
     code += "  %allocs.p = inttoptr i64 %allocs to ptr\n"
-    code += access.at("tot.at", "%t", THREAD["totals"]) + "  %tot = load ptr, ptr %tot.at\n  br label %head\nhead:\n"
+    code += field("tot", "%t", THREAD["totals"], "ptr") + "  br label %head\nhead:\n"
     code += "  %left = phi i32 [ %m, %entry ], [ %rest, %next ]\n"
     code += f"  %acc = phi {v} [ zeroinitializer, %entry ], [ %acc1, %next ]\n" if op == "load" else ""
     code += (
@@ -145,16 +144,14 @@ def several_function(
     )
     code += "  %x = load i64, ptr %q\n"
     if frame:
-        code += access.at("frame", "%allocs.p", frame[0] * ALLOC_BYTES) + "  %frame.base = load i64, ptr %frame\n"
-        code += (
-            access.splat("frame.v", "%frame.base", "i64") + "  %f.off = sub <32 x i64> %p, %frame.v\n  %f.own = sub i64 %x, %frame.base\n"
-        )
+        code += at("frame", "%allocs.p", frame[0] * ALLOC_BYTES) + "  %frame.base = load i64, ptr %frame\n"
+        code += splat("frame.v", "%frame.base", "i64") + "  %f.off = sub <32 x i64> %p, %frame.v\n  %f.own = sub i64 %x, %frame.base\n"
         code += f"  %f.in = icmp ult <32 x i64> %f.off, splat (i64 {32 * frame[1]})\n  %f.bits = bitcast {V1} %f.in to i32\n"
         code += f"  %f.mask = and i32 %f.bits, %left\n  %is.local = icmp ult i64 %f.own, {32 * frame[1]}\n"
         code += "  br i1 %is.local, label %space.local, label %elsewhere\nelsewhere:\n"
     code += f"  %row = call ptr @find(ptr %t, i64 %x, i64 {rows})\n  %base = load i64, ptr %row\n"
     code += "  %size.at = getelementptr i8, ptr %row, i64 8\n  %size = load i64, ptr %size.at\n"
-    code += access.splat("base.v", "%base", "i64") + access.splat("size.v", "%size", "i64")
+    code += splat("base.v", "%base", "i64") + splat("size.v", "%size", "i64")
     code += f"  %off = sub <32 x i64> %p, %base.v\n  %in = icmp ult <32 x i64> %off, %size.v\n  %in.bits = bitcast {V1} %in to i32\n"
     code += "  %one = shl i32 1, %lane\n  %some = or i32 %in.bits, %one\n  %sub = and i32 %some, %left\n"
     code += f"  %row.i = ptrtoint ptr %row to i64\n  %row.o = sub i64 %row.i, %allocs\n  %global = icmp ult i64 %row.o, {first_rows[0] * ALLOC_BYTES}\n"

@@ -12,6 +12,7 @@ from typing import Any
 from solcourse.errors import UnsupportedKernel
 from solcourse.simt import printing
 from solcourse.simt.ir import Const, Instr, leaf_range, leaves
+from solcourse.simt.pieces import LANE_IDS
 
 FLOATS = ("half", "float", "double")
 
@@ -246,7 +247,7 @@ def shuffle(e, i: Instr) -> object:
     value = e.value(i.args[2], True, "i32")
     b, c = e.value(i.args[3], True, "i32"), e.value(i.args[4], True, "i32")
     v = "<32 x i32>"
-    lane = e.lane_ids()
+    lane = LANE_IDS
     bval = e.op(f"and {v} {b}, {e.constant('i32', 31, True)}")
     cval = e.op(f"and {v} {c}, {e.constant('i32', 31, True)}")
     seg0 = e.op(f"lshr {v} {c}, {e.constant('i32', 8, True)}")

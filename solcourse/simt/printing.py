@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from solcourse.simt.layout import THREAD
-from solcourse.simt.runtime import V64
+from solcourse.simt.pieces import V64
 
 BUFFER_BYTES = 1 << 20  # cudaLimitPrintfFifoSize's default
 HEAD_BYTES = 24

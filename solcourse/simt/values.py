@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 
-from solcourse.simt import access, lanes, ops
+from solcourse.simt import lanes, ops
 from solcourse.simt.cfg import BARRIER, Cfg, is_grid_sync
 from solcourse.simt.ir import Address, Const, Function, Instr, leaves, type_text
 from solcourse.simt.layout import LAUNCH
+from solcourse.simt.pieces import LANE_IDS, V1
 from solcourse.simt.plan import FRAME, Plan
-from solcourse.simt.runtime import V1
 
 
 class Values:
@@ -279,37 +279,28 @@ class Values:
         bits = self.op(f"bitcast {V1} {frozen} to i32")
         return self.op(f"and i32 {bits}, {self.current_mask}")
 
-    def lane_ids(self) -> str:
-        return access.lanes("i32", range(32))
-
     def special(self, name: str, i: Instr) -> str:
         """A special register."""
-        axis = name[-1]
-        if name.startswith("tid."):
-            vector = self.is_vector(i)
-            if vector:
-                return f"%tid.{axis}"
-            return f"%row.{axis}"
-        if name.startswith("ntid."):
-            return f"%ntid.{axis}"
-        if name.startswith("ctaid."):
-            return f"%ctaid.{axis}"
-        if name.startswith("nctaid."):
-            return f"%nctaid.{axis}"
-        if name == "laneid":
-            return self.lane_ids()
-        if name == "warpsize":
-            return "32"
-        if name.startswith("lanemask."):
-            v = "<32 x i32>"
-            bit = self.op(f"shl {v} {self.constant('i32', 1, True)}, {self.lane_ids()}")
-            below = self.op(f"sub {v} {bit}, {self.constant('i32', 1, True)}")
-            le = self.op(f"or {v} {below}, {bit}")
-            ones = self.constant("i32", -1, True)
-            kind = name.split(".")[1]
-            return {"eq": lambda: bit, "lt": lambda: below, "le": lambda: le,
-                    "ge": lambda: self.op(f"xor {v} {below}, {ones}"), "gt": lambda: self.op(f"xor {v} {le}, {ones}")}[kind]()  # fmt: skip
+        kind, _, part = name.partition(".")
+        if kind == "tid":
+            return f"%{'tid' if self.is_vector(i) else 'row'}.{part}"
+        if kind in ("ntid", "ctaid", "nctaid"):
+            return f"%{name}"
+        if kind == "lanemask":
+            return self._lane_mask(part)
+        if name in ("laneid", "warpsize"):
+            return LANE_IDS if name == "laneid" else "32"
         raise ops.unsupported(i, f"The special register %{name}")
+
+    def _lane_mask(self, which: str) -> str:
+        """Per lane the lanes that are equal to, less than, ... it."""
+        v, one, ones = "<32 x i32>", self.constant("i32", 1, True), self.constant("i32", -1, True)
+        bit = self.op(f"shl {v} {one}, {LANE_IDS}")
+        below = self.op(f"sub {v} {bit}, {one}")
+        up_to = self.op(f"or {v} {below}, {bit}")
+        if which in ("ge", "gt"):
+            return self.op(f"xor {v} {below if which == 'ge' else up_to}, {ones}")
+        return {"eq": bit, "lt": below, "le": up_to}[which]
 
     def match_any(self, value: str, t: str) -> str:
         """Per active lane the mask of active lanes with the same value."""
