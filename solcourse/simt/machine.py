@@ -8,10 +8,10 @@ import struct
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from solcourse.simt.printing import BUFFER_BYTES
 from solcourse.simt.records import LINE_BYTES, WARP, Trace
 from solcourse.simt.resident import Residents, Stuck
 from solcourse.simt.runtime import CHUNK
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 TRACE_WORDS = 1 << 20  # bound of the Trace: 8 MiB, lines of half a million requests; beyond it whole blocks are left out
 TRACE_BLOCKS = 1 << 17
@@ -149,6 +152,8 @@ class RecordedTrace(Trace):
 
 @cache
 def _pool() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # cannot be imported when the interpreter is at its end
+
     return ThreadPoolExecutor(max_workers=64, thread_name_prefix="simt")
 
 
@@ -271,15 +276,18 @@ def _run(
     c: Compiled, crew: list[_Thread], launch: np.ndarray, limit_s: float, total_s: float | None, room: int
 ) -> tuple[str, Stuck | None]:
     """Runs the workers; watches for a launch that makes no progress and for Ctrl-C. Returns why it was stopped, or '', and what waits."""
-    jobs = [_pool().submit(_work, c, w, launch, room) for w in crew]
     stop, done = LAUNCH["stop"] // 8, LAUNCH["done"] // 8
     reason, seen, since = "", 0, time.monotonic()
     begun = since
+    try:
+        jobs = [_pool().submit(_work, c, w, launch, room) for w in crew]
+    except RuntimeError:  # in an atexit function: no thread can be started any more, and nobody watches
+        return "", min((s for w in crew if (s := _work(c, w, launch, room))), key=lambda s: s.block, default=None)
     while True:
         try:
-            stuck = [s for job in jobs if (s := job.result(timeout=POLL_S))]
-            return reason, min(stuck, key=lambda s: s.block, default=None)
-        except TimeoutError:
+            with suppress(TimeoutError):
+                stuck = [s for job in jobs if (s := job.result(timeout=POLL_S))]
+                return reason, min(stuck, key=lambda s: s.block, default=None)
             now = time.monotonic()
             if launch[done] != seen:
                 seen, since = int(launch[done]), now
@@ -289,7 +297,7 @@ def _run(
             if not reason and total_s is not None and now - begun > total_s:
                 reason = f"it had run for {total_s:g} s"
                 launch[stop] = 1
-        except KeyboardInterrupt:
+        except KeyboardInterrupt:  # wherever it strikes: nobody leaves before the workers, whose memory would go
             reason = "interrupted"
             launch[stop] = 1
 

@@ -11,12 +11,14 @@ the sweep before, but for counts of a loop's turns that the loop does not look a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 
+from solcourse.errors import LaunchError
 from solcourse.simt.compiler import Compiled
 from solcourse.simt.layout import (
     AT_GRID,
@@ -39,6 +41,7 @@ LOOP, LANES, BARRIER, GRID = "loop", "lanes", "barrier", "grid"
 MEMORY = slice(THREAD["shared"] // 8, THREAD["saved"] // 8 + 1)  # shared, local, saved
 BARRIERS = slice(THREAD["sum0"] // 8, THREAD["arrival"] // 8 + 1)  # sum0, sum1, phase, arrival
 BLOCK, ENTER = THREAD["block"] // 8, THREAD["enter"] // 8
+MOST_BYTES = hasattr(os, "sysconf") and os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 or 4 << 30  # of resident blocks
 REQUEST = 2  # int64 words of the recorded Trace
 
 
@@ -148,12 +151,21 @@ class Residents:
     # ---- blocks
 
     def _new_room(self) -> _Room:
-        """Only what is compared later is cleared."""
+        """Only what is compared later is cleared. Raises LaunchError instead of filling the machine's memory."""
         size = self.c.plan.saved_bytes
         saved, local = size * self.warps, -(-self.c.plan.local_bytes * WARP * self.warps // 64) * 64
-        memory = self.take(saved + local + self.shared_bytes + 64)
+        each, count = saved + local + self.shared_bytes, len(self.resident) + 1
+        if each * count > MOST_BYTES:
+            program = self.c.program
+            raise LaunchError(
+                f"In kernel {program.kernel}, {count:,} blocks wait for each other and hold {each * count / 2**30:.1f} GiB, "
+                f"{each / 2**20:.1f} MiB each (local memory of their threads above all); the engine takes at most half of this machine's memory. "
+                f"Launch fewer or smaller blocks, or make the local arrays smaller.",
+                file=program.file,
+            )
+        memory = self.take(each + 64)
         self.taken.append(memory)
-        memory = memory[: saved + local + self.shared_bytes]
+        memory = memory[:each]
         memory[:] = 0
         at = memory.ctypes.data
         return _Room(memory, memory[:saved].view(np.int32).reshape(self.warps, size // 4), at + saved, at + saved + local)
@@ -178,6 +190,8 @@ class Residents:
     def _start(self) -> int:
         """Start blocks until as many are resident as can be; DONE when no block is left."""
         while len(self.resident) < self.limit:
+            if self.launch[LAUNCH["next"] // 8] >= self._count():
+                return DONE
             r = self.free.pop() if self.free else self._new_room()
             code = self._enter(r, FRESH)
             if code in (DONE, FAILED):

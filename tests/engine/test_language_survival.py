@@ -11,6 +11,7 @@ import pytest
 from numba import cuda, float64
 
 from solcourse.errors import KernelTypeError, LaunchError, RunawayKernel
+from solcourse.simt import machine, resident
 
 
 def interrupt_after(seconds: float) -> list[float]:
@@ -50,6 +51,30 @@ def test_ctrl_c_stops_a_loop_within_a_second_and_keeps_what_was_written(launch):
     np.testing.assert_array_equal(x[:32], np.arange(32))
     launch(kernel[2, 32], x, go, counters=False)
     np.testing.assert_array_equal(x, np.arange(64))
+
+
+def test_ctrl_c_while_the_launch_is_watched_waits_for_the_workers(launch, monkeypatch):
+    """The interrupt strikes between two looks at the workers, whose memory must not go before they do."""
+
+    @cuda.jit
+    def kernel(x):
+        for _ in range(200_000_000):
+            cuda.atomic.add(x, 0, 1)
+
+    looks = iter(range(100))
+
+    def monotonic() -> float:
+        if next(looks) == 2:  # 0: at the start
+            raise KeyboardInterrupt
+        return 0.0
+
+    monkeypatch.setattr(machine.time, "monotonic", monotonic)
+    x = np.zeros(1, np.int64)
+    with pytest.raises(RunawayKernel, match="interrupted"):
+        launch(kernel[64, 32], x, threads=2)
+    written = x[0]
+    time.sleep(0.2)
+    assert x[0] == written > 0
 
 
 def test_ctrl_c_stops_a_grid_of_two_billion_blocks(launch):
@@ -137,6 +162,27 @@ def test_more_local_memory_than_a_thread_can_have_is_refused(launch):
 
     with pytest.raises(LaunchError, match=r"560,000 bytes.*512 KiB"):
         launch(kernel[4, 1024], np.zeros(100))
+
+
+def test_blocks_that_wait_for_each_other_do_not_fill_the_machines_memory(launch, monkeypatch):
+    """Each holds 1,000 x 8 bytes for each of 64 threads: 512,000 bytes, and what else is saved. Three fit into 2 MB, four do not."""
+
+    @cuda.jit
+    def kernel(x):
+        a = cuda.local.array(1000, float64)
+        i = cuda.grid(1)
+        for k in range(1000):
+            a[k] = i + k
+        cuda.cg.this_grid().sync()
+        x[i] = a[i % 1000]
+
+    monkeypatch.setattr(resident, "MOST_BYTES", 2_000_000)
+    x = np.zeros(256)
+    launch(kernel[3, 64], x)
+    np.testing.assert_array_equal(x[:192], 2 * np.arange(192))
+    with pytest.raises(LaunchError, match=r"4 blocks wait for each other and hold 0.0 GiB, 0.5 MiB each \(local memory"):
+        launch(kernel[4, 64], x)
+    launch(kernel[3, 64], x)
 
 
 def test_a_large_local_array_compiles_in_seconds_and_starts_as_zeros(launch):

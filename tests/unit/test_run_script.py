@@ -253,3 +253,10 @@ def test_with_a_gpu_present_it_says_once_that_the_engine_runs(monkeypatch: pytes
     scripts._engaged(types.SimpleNamespace(is_available=lambda: True), {"device": "L4", "first": first})
     assert engaged == ["L4"]
     assert capsys.readouterr().err.count("this machine has a GPU") == said
+
+
+@pytest.mark.parametrize("before", ["", "add_one[256, 32](x)\n"])
+def test_a_launch_in_an_atexit_function_works(tmp_path: Path, before: str):
+    text = f"import atexit\nx = np.zeros(300)\n{before}\n@atexit.register\ndef end():\n    add_one[256, 32](x)\n    print(x.sum())\n"
+    done = run_program(tmp_path, text)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "600.0\n" if before else "300.0\n", "")
