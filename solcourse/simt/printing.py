@@ -119,7 +119,12 @@ def lines(buffers: Iterable[tuple[bytes, int]], strings: dict[int, str], last_bl
 
 
 def show(text: str) -> None:
-    """Through Python's own stdout, which a notebook shows and a test can capture."""
-    if text:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    """Through Python's own stdout, which a notebook shows and a test can capture. A launch does not fail for want of one."""
+    out = sys.stdout
+    if not text or out is None or getattr(out, "closed", False):
+        return
+    try:
+        out.write(text)
+    except UnicodeEncodeError:
+        out.write(text.encode(out.encoding, "backslashreplace").decode(out.encoding))
+    out.flush()

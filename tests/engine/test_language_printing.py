@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -134,3 +137,21 @@ def test_printing_costs_the_counts_of_other_lines_nothing(launch, counts_at, cap
 def test_formats_are_those_of_printf(form, arguments, wanted):
     """Arguments lie as in a structure: each aligned to its own size."""
     assert printing.formatted(form, arguments, lambda address: f"<{address}>") == wanted
+
+
+@pytest.mark.parametrize("stream", ["none", "closed", "ascii"])
+def test_a_launch_does_not_fail_for_want_of_a_place_to_print_to(launch, monkeypatch, stream):
+    @cuda.jit
+    def kernel(x):
+        print("\u00b5 =", x[0])
+        x[0] = 7
+
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    if stream == "closed":
+        out.close()
+    monkeypatch.setattr(sys, "stdout", None if stream == "none" else out)
+    x = np.ones(1)
+    launch(kernel[1, 1], x)
+    assert x[0] == 7
+    if stream == "ascii":
+        assert out.buffer.getvalue() == b"\\xb5 = 1.000000\n"
