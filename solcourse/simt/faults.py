@@ -1,0 +1,260 @@
+"""What went wrong in a launch, as the learner's error: a stray access, a loop without end, a deadlock, an exception of the kernel's own.
+
+`fault_of` says what to raise after a launch, `barrier_findings` what to note where it ran through. Each error says what happened,
+where (source line, block, thread), and what to try.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from dataclasses import dataclass
+
+from solcourse.errors import BarrierError, OutOfBounds, RunawayKernel
+from solcourse.simt.arguments import Allocation, BoundArguments
+from solcourse.simt.compiler import Compiled
+from solcourse.simt.frontend import KernelIR
+from solcourse.simt.layout import ERROR_BOUNDS
+from solcourse.simt.machine import Raw
+from solcourse.simt.records import WARP, Finding, Residency, Site
+from solcourse.simt.recursion import RECURSION, STACK_BYTES
+from solcourse.simt.resident import BARRIER, GRID, LANES, LOOP, Stuck
+
+Dim = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What was launched. room: how many blocks were resident together; sampled: how many ran, None: all."""
+
+    kernel: KernelIR
+    compiled: Compiled
+    bound: BoundArguments
+    grid: Dim
+    block: Dim
+    dynamic_shared_bytes: int
+    room: Residency
+    sampled: int | None
+
+    @property
+    def file(self) -> str:
+        return self.kernel.file
+
+    def text(self, line: int) -> str:
+        """The kernel's source at a line, '' where it cannot be read."""
+        return linecache.getline(self.file, line).strip()
+
+    def block_at(self, linear: int) -> Dim:
+        return _coordinates(linear, self.grid)
+
+    def thread_at(self, linear: int) -> Dim:
+        return _coordinates(linear, self.block)
+
+
+def fault_of(launch: Launch, raw: Raw) -> BaseException | None:
+    """What the launch has to raise. A stray access goes before all others, a stop by the limits or Ctrl-C before what it cut short."""
+    if raw.error and raw.error[0] == ERROR_BOUNDS:
+        finding = _stray(launch, raw.error)
+        return OutOfBounds(f"{finding.message} {finding.hint}", finding=finding, file=finding.file, line=finding.line)
+    if raw.raised and not raw.error and not raw.stopped:
+        return _raised(launch, raw.raised)
+    if raw.stuck and raw.stuck.deadlock and not raw.error:
+        return _deadlock(launch, raw.stuck)
+    return _stopped(launch, raw) if raw.error or raw.stopped else None
+
+
+def barrier_findings(c: Compiled, raw: Raw) -> tuple[Finding, ...]:
+    """Barriers that not all threads of a block, or a warp, met at."""
+    if raw.divergent_barrier is not None:
+        a, b = (c.barrier_lines[k] for k in raw.divergent_barrier)
+        message = f"Threads of one block waited at different barriers (lines {a} and {b}) and were matched with each other."
+        hint = "GPUs since Volta count arrivals wherever they are; let all threads pass the same syncthreads()."
+        return (Finding("divergent_barrier", "warning", message, hint, file=c.program.file, line=b, other_line=a),)
+    if raw.bypassed_barrier is not None:
+        line = c.barrier_lines[raw.bypassed_barrier]
+        message = f"Only some threads of a warp reach the barrier at line {line}; others pass by it and go on working."
+        hint = (
+            "CUDA allows syncthreads() in a branch only if all threads of the block take it, or the others have returned. "
+            "Move the barrier out of the branch or loop."
+        )
+        return (Finding("divergent_barrier", "warning", message, hint, file=c.program.file, line=line),)
+    return ()
+
+
+def _coordinates(linear: int, extent: Dim) -> Dim:
+    return linear % extent[0], linear // extent[0] % extent[1], linear // (extent[0] * extent[1])
+
+
+def _show(dim: Dim) -> str:
+    return f"({dim[0]}, {dim[1]}, {dim[2]})"
+
+
+def _some(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
+def _quoted(text: str) -> str:
+    return f" (`{text}`)" if text else ""
+
+
+# ---- exceptions of the kernel's own -----------------------------------------------------------------------------------
+
+
+def _raised(launch: Launch, raised: tuple[int, int, int]) -> BaseException:
+    """The exception of the first block's first thread that raised one, worded as numba words it."""
+    linear, thread, code = raised
+    unknown = f"unknown error {code} in native function (a device function raised it; numba keeps a kernel's own exceptions only)"
+    kind, values, place = launch.kernel.exceptions.get(code, (SystemError, (unknown,), None))
+    tid, ctaid = list(reversed(launch.thread_at(thread))), list(reversed(launch.block_at(linear)))
+    where = f"In function {place[0]!r}, file {place[1]}, line {place[2]}, " if place else ""
+    prefix = f"{where}tid={tid} ctaid={ctaid}"
+    return kind(f"{prefix}: {values[0]}", *values[1:]) if values else kind(prefix)
+
+
+# ---- launches that do not end -----------------------------------------------------------------------------------------
+
+
+def _stopped(launch: Launch, raw: Raw) -> Exception:
+    """A loop without end, threads that still waited, or more blocks than there was time for."""
+    name, interrupted = f"Kernel {launch.kernel.name}", raw.stopped == "interrupted"
+    what = f"{name} was interrupted." if interrupted else f"{name} did not finish: {raw.stopped}."
+    if raw.error:
+        line = launch.compiled.block_lines[raw.error[1]]
+        others = f"Other blocks were suspended: {_waits(launch, raw.stuck)}. " if raw.stuck else ""
+        message = f"{what} It was in the loop at line {line} ({launch.text(line)}), block {_show(launch.block_at(raw.error[6]))}. {others}"
+        message += "Check that the loop's condition can become false for every thread."
+        return RunawayKernel(message, interrupted=interrupted, file=launch.file, line=line)
+    if raw.stuck:
+        message = f"{what} {_waits(launch, raw.stuck)}. Check that what they wait for can happen."
+        return RunawayKernel(message, file=launch.file, line=_foremost(raw.stuck)[1])
+    blocks, threads = math.prod(launch.grid), math.prod(launch.block)
+    return RunawayKernel(
+        f"{name} was stopped: {raw.stopped}. It was launched with {blocks:,} blocks of {threads:,} threads: "
+        f"{blocks * threads:,} in all. Is the grid right for the size of the arrays?",
+        interrupted=interrupted,
+        file=launch.file,
+        line=launch.kernel.first_line,
+    )
+
+
+_PLACES = {LOOP: "in the loop", LANES: "for other lanes of their warp", BARRIER: "at the barrier", GRID: "at the grid's barrier"}
+
+
+def _by_place(stuck: Stuck) -> dict[tuple[str, int], tuple[int, int, int, int]]:
+    """(kind, line) -> first block, blocks, warps, threads that wait there; loops first, then by threads."""
+    found: dict[tuple[str, int], list] = {}
+    for w in stuck.waits:
+        found.setdefault((w.kind, w.line), []).append(w)
+    rows = {key: (min(w.block for w in ws), len(ws), sum(w.warps for w in ws), sum(w.threads for w in ws)) for key, ws in found.items()}
+    return dict(sorted(rows.items(), key=lambda row: (row[0][0] != LOOP, -row[1][3], row[0][1])))
+
+
+def _foremost(stuck: Stuck) -> tuple[str, int]:
+    return next(iter(_by_place(stuck)))
+
+
+def _waits(launch: Launch, stuck: Stuck) -> str:
+    """ "3 blocks (6 warps, 96 threads) wait in the loop at line 7 (`while ...`), first block 0; 1 block ..." """
+    parts = []
+    for (kind, line), (first, blocks, warps, threads) in _by_place(stuck).items():
+        who = f"{_some(blocks, 'block')} ({_some(warps, 'warp')}, {_some(threads, 'thread')}) wait{'s' * (blocks == 1)}"
+        parts.append(f"{who} {_PLACES[kind]} at line {line}{_quoted(launch.text(line))}, first block {first}")
+    return "; ".join(parts)
+
+
+def _deadlock(launch: Launch, stuck: Stuck) -> Exception:
+    """Threads wait for what no thread can do any more."""
+    kind, line = _foremost(stuck)
+    message = f"Deadlock in kernel {launch.kernel.name}: no thread can go on. {_waits(launch, stuck)}."
+    hint = "Check the order in which locks are taken, and that another thread sets what these wait for."
+    if kind != LOOP:
+        hint = "Every thread of a block, or of the grid, has to reach the barrier."
+    if launch.compiled.plan.crosses:
+        room, total = launch.room, math.prod(launch.grid)
+        left = total - stuck.started
+        message += f" {_some(stuck.ended, 'block')} returned." if stuck.ended else ""
+        if launch.sampled:
+            message += f" Only {launch.sampled:,} of {total:,} blocks ran (sample_blocks)."
+            hint = "If they wait for blocks that are not part of the sample, run all of them: sample_blocks=None."
+        elif left > 0:
+            message += f" {_some(left, 'block')} never started: {room.blocks:,} are resident at once ({room.why}), and none of them ends."
+            hint = (
+                "Blocks may wait only for blocks that are resident with them, or that started earlier: launch fewer, or take work in order."
+            )
+        elif stuck.headless:
+            message += f" Thread (0, 0, 0) of block {_show(launch.block_at(stuck.headless[0]))} has returned; grid.sync() needs it."
+    if kind == LOOP:
+        return RunawayKernel(f"{message} {hint}", file=launch.file, line=line)
+    finding = Finding("deadlock", "error", message, hint, file=launch.file, line=line, block=launch.block_at(stuck.block))
+    return BarrierError(f"{message} {hint}", finding=finding, file=launch.file, line=line)
+
+
+# ---- stray accesses ---------------------------------------------------------------------------------------------------
+
+GUARD = "A GPU would not have said anything. Guard the access, for example `if i < x.size:`, or check the index."
+
+
+def _stray(launch: Launch, error: tuple[int, ...]) -> Finding:
+    _, site_index, lane, offset, mask, _, linear, warp = error
+    site, array_bytes = launch.compiled.program.sites[site_index], launch.compiled.array_bytes
+    at, thread = launch.block_at(linear), launch.thread_at(warp * WARP + lane)
+    line = f"in kernel {launch.kernel.name}, line {site.line}{_quoted(linecache.getline(site.file, site.line).strip())}"
+    if site.array == RECURSION:
+        return _stack_overflow(site, line, at, thread)
+    allocation = next((a for a in launch.bound.allocations if a.name == site.array), None)
+    index, element, extent = _element(site, allocation, offset, array_bytes.get(site.array, 0))
+    hint = GUARD
+    if site.kind.startswith("shared") and allocation is None and not array_bytes.get(site.array, 0):
+        dynamic = launch.dynamic_shared_bytes
+        extent = f"{dynamic // site.size} elements in the {dynamic:,} bytes of dynamic shared memory of this launch"
+        hint = f"{launch.kernel.name}[grid, block, stream, bytes] gives each block that many bytes; at least {offset + site.size:,} are needed here."
+    verb = {"load": "reads", "store": "writes", "atomic": "updates"}[site.kind.rsplit("_", 1)[1]]
+    where = f"{site.array}[{element}]" if allocation is not None else f"element {element} of {site.array or 'an array'}"
+    lanes = (mask & 0xFFFFFFFF).bit_count()
+    more = f" ({lanes} lanes of this warp do)" if lanes > 1 else ""
+    return Finding(
+        kind="out_of_bounds",
+        severity="error",
+        message=f"Out-of-bounds access {line}: thread {_show(thread)} of block {_show(at)} {verb} {where}, but the array has {extent}{more}.",
+        hint=hint,
+        file=site.file,
+        line=site.line,
+        block=at,
+        thread=thread,
+        array=site.array,
+        index=int(index),
+        count=lanes,
+    )
+
+
+def _stack_overflow(site: Site, line: str, block: Dim, thread: Dim) -> Finding:
+    return Finding(
+        kind="stack_overflow",
+        severity="error",
+        message=f"The recursion {line}, is too deep: thread {_show(thread)} of block {_show(block)} needs more than the "
+        f"{STACK_BYTES >> 10} KiB of stack that a thread has here.",
+        hint="Does every call come nearer to the case that ends it? A GPU gives a thread 1 KiB by default, and a loop needs none.",
+        file=site.file,
+        line=site.line,
+        block=block,
+        thread=thread,
+        array=site.array,
+    )
+
+
+def _element(site: Site, allocation: Allocation | None, offset: int, nbytes: int) -> tuple[int, str, str]:
+    """(flat index, index as written, the array's extent) of the byte `offset` of the allocation that a site strayed from."""
+    if allocation is None:
+        index = offset // site.size
+        return index, str(index), f"{nbytes // site.size} elements" if nbytes else "another size"
+    view = getattr(allocation.array, "engine_view", allocation.array)
+    strides = getattr(view, "strides", None)
+    if not strides or any(s == 0 for s in strides) or len(strides) < 2:
+        index = offset // (allocation.itemsize or site.size)
+        size = math.prod(allocation.shape)
+        return index, str(index), f"{size} elements" if len(allocation.shape) <= 1 else f"shape {allocation.shape}"
+    left = allocation.address + offset - view.ctypes.data
+    parts = [0] * len(strides)
+    for axis in sorted(range(len(strides)), key=lambda a: -abs(strides[a])):  # the slowest axis takes what lies beyond
+        parts[axis], left = divmod(left, strides[axis]) if strides[axis] > 0 else (-(left // -strides[axis]), left % -strides[axis])
+    return offset // (allocation.itemsize or site.size), ", ".join(map(str, parts)), f"shape {view.shape}"
