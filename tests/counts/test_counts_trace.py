@@ -166,8 +166,8 @@ def walks_far(x, out):
 
 def test_a_first_block_longer_than_the_bound_is_cut_at_a_whole_request(launch, monkeypatch):
     """200 loads and a store of one line each take 2 words: 402. Of 101 words, 50 requests fit whole: 100 words."""
-    from solcourse.simt import machine
+    from solcourse.simt import recording
 
-    monkeypatch.setattr(machine, "TRACE_WORDS", 101)
+    monkeypatch.setattr(recording, "TRACE_WORDS", 101)
     run = launch(walks_far[1, 32], np.ones(6400, np.float32), np.zeros(32, np.float32))
     assert (run.trace.blocks.tolist(), run.trace.offsets.tolist(), len(run.trace.words)) == ([0], [0, 100], 100)
