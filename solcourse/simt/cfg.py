@@ -27,6 +27,7 @@ class Node:
     succs: list[int] = field(default_factory=list)
     preds: list[int] = field(default_factory=list)
     loops: tuple[int, ...] = ()  # headers of the loops around it, outermost first
+    last: bool = False  # a meeting, which runs when no lane waits anywhere but at meetings
 
 
 @dataclass(slots=True)
@@ -63,15 +64,16 @@ def build(function: Function, sources) -> Cfg:
     """The analysed graph. `sources(instr)`: True when the result differs between lanes by itself, None when it never does
     (a vote), False when it differs only if an operand does."""
     nodes, lockstep = _ordered(_split(function))
-    if _spins(nodes) and any(is_meeting(i) for n in nodes for i in n.body):
-        nodes, lockstep = _ordered(_split(function, meetings=True))
     lockstep &= not _redefined(nodes)  # recursion: activations of different depth share the slots
-    defs = {i.dest: i for n in nodes for i in (*n.phis, *n.body) if i.dest}
     dom = _post_dominators(nodes)
-    loops_ok = lockstep
-    divergent, branches = _divergence(nodes, sources, dom, loops_ok)
+    divergent, branches = _divergence(nodes, sources, dom, lockstep)
     waiting = _waiting(nodes, branches, ())
-    spins = _spins(nodes)
+    if _meets_apart(nodes, waiting):
+        nodes, lockstep = _ordered(_split(function, meetings=True), meetings_last=True)[0], False
+    elif _spins(nodes) and any(is_meeting(i) for n in nodes for i in n.body):
+        nodes, lockstep = _ordered(_split(function, meetings=True))[0], False
+    spins, dom = _spins(nodes), _post_dominators(nodes)
+    defs = {i.dest: i for n in nodes for i in (*n.phis, *n.body) if i.dest}
     if lockstep and (spins or not _barriers_keep_lockstep(nodes, waiting)):
         lockstep = False
     if not lockstep:
@@ -84,7 +86,7 @@ def build(function: Function, sources) -> Cfg:
 
 
 def _split(function: Function, meetings: bool = False) -> list[Node]:
-    """Blocks that end at barriers and, if asked for, begin with meetings."""
+    """Blocks that end at barriers; if asked for, each meeting is a block of its own."""
     raw: list[tuple[str, list[Instr]]] = []
     last_part: dict[str, str] = {}
     for block in function.blocks:
@@ -96,13 +98,14 @@ def _split(function: Function, meetings: bool = False) -> list[Node]:
                 part += 1
                 name, run = f"{block.name}.after{part}", []
                 continue
-            if meetings and is_meeting(i) and run:
+            apart = meetings and is_meeting(i)
+            for instrs in ([], [i]) if apart else ():  # what is before it, and the meeting by itself
                 part += 1
                 after = f"{block.name}.after{part}"
-                run.append(Instr("br", None, "void", (), i.line, i.file, (after,)))
-                raw.append((name, run))
+                raw.append((name, [*run, *instrs, Instr("br", None, "void", (), i.line, i.file, (after,))]))
                 name, run = after, []
-            run.append(i)
+            if not apart:
+                run.append(i)
         raw.append((name, run))
         last_part[block.name] = name
     index = {name: k for k, (name, _) in enumerate(raw)}
@@ -168,9 +171,22 @@ def _dominators(count: int, entry: int, succs: list[list[int]]) -> tuple[list[in
     return idom, order
 
 
-def _ordered(nodes: list[Node]) -> tuple[list[Node], bool]:
+def _ordered(nodes: list[Node], meetings_last: bool = False) -> tuple[list[Node], bool]:
     order, lockstep = _order(nodes)
+    if meetings_last:
+        for n in nodes:
+            n.last = any(is_meeting(i) for i in n.body)
+        order.sort(key=lambda b: nodes[b].last)
     return _renumber(nodes, order), lockstep
+
+
+def _meets_apart(nodes: list[Node], waiting: list[set[int]]) -> bool:
+    """Whether lanes may be at one syncwarp() while others of their warp are on the way to another, in the other branch of an `if`."""
+    ahead: list[set[int]] = [{k} for k in range(len(nodes))]
+    for k in reversed(range(len(nodes))):
+        ahead[k] |= set().union(*(ahead[s] for s in nodes[k].succs if s > k))
+    meetings = {k for k, n in enumerate(nodes) if any(is_meeting(i) and "bar.warp" in i.attr[0] for i in n.body)}
+    return any(ahead[w] & meetings - ahead[m] for m in meetings for w in waiting[m])
 
 
 def _order(nodes: list[Node]) -> tuple[list[int], bool]:
@@ -381,6 +397,10 @@ def transitions(nodes: list[Node], b: int, branches: set[int], waiting: set[int]
     unless there is none). A uniform branch has one outcome per target."""
     n = nodes[b]
     if n.term.op == "br":
+        if n.last:  # then the other meetings at which lanes wait, before any lane goes on
+            others = sorted(w for w in waiting if w > b)
+            (s,) = n.succs
+            return [((s,), (*others, *sorted({w for w in waiting if w < s} | {s})))]
         outcomes = [tuple(sorted(n.succs))] if b in branches else [(s,) for s in n.succs]
         return [(o, tuple(sorted({w for w in waiting if w < o[-1]} | set(o)))) for o in outcomes]
     return [((), tuple(sorted(waiting)))]
@@ -445,8 +465,8 @@ def _waiting(nodes: list[Node], branches: set[int], resumed: tuple[int, ...], sp
         for b in range(len(nodes)):
             for receive, candidates in transitions(nodes, b, branches, waiting[b]):
                 pending = waiting[b] | set(receive)
-                for c in candidates:
-                    more = {x for x in pending if x > c} - waiting[c]
+                for n, c in enumerate(candidates):
+                    more = pending - {*candidates[: n + 1]} - waiting[c]
                     if more:
                         waiting[c] |= more
                         changed = True

@@ -343,3 +343,57 @@ def test_fences_and_sleep_change_nothing(launch):
     x, out = np.arange(64), np.zeros(64, np.int64)
     launch(fences_and_sleeps[2, 32], x, out)
     np.testing.assert_array_equal(out, x + 1)
+
+
+@cuda.jit
+def two_sides_of_a_warp_exchange(turns, split, mask, out):
+    """Lanes below `split` and the others write, meet at a syncwarp() in each branch, and read what the other side wrote."""
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    lane = t % 32
+    base = t - lane
+    for r in range(turns):
+        if lane < split:
+            for k in range(lane + 1):  # each takes another time
+                s[t] = 100 * r + k
+            cuda.syncwarp(mask)
+            out[r, t] = s[base + 31]
+            cuda.syncwarp(mask)
+        else:
+            s[t] = 1000 * r + lane
+            cuda.syncwarp(mask)
+            out[r, t] = s[base + lane % split]
+            cuda.syncwarp(mask)
+
+
+@pytest.mark.parametrize("split", [1, 16, 20, 31])
+@pytest.mark.parametrize("counters", [True, False])
+def test_lanes_meet_though_each_is_in_a_branch_of_its_own(launch, split, counters):
+    out = np.full((3, 64), -1, np.int32)
+    launch(two_sides_of_a_warp_exchange[1, 64], 3, split, np.uint32(FULL), out, counters=counters)
+    lane, turn = np.arange(64) % 32, np.arange(3)[:, None]
+    np.testing.assert_array_equal(out, np.where(lane < split, 1000 * turn + 31, 100 * turn + lane % split))
+
+
+@cuda.jit
+def a_side_that_returns(out):
+    s = cuda.shared.array(32, int32)
+    t = cuda.threadIdx.x
+    if t < 8:
+        s[t] = t
+        cuda.syncwarp()
+        return
+    if t < 16:
+        s[t] = 2 * t
+        cuda.syncwarp()
+    else:
+        s[t] = 3 * t
+        cuda.syncwarp()
+    out[t] = s[31 - t]
+
+
+def test_a_side_may_return_after_the_meeting(launch):
+    out = np.zeros(32, np.int64)
+    launch(a_side_that_returns[1, 32], out)
+    source = 31 - np.arange(8, 32)
+    np.testing.assert_array_equal(out[8:], np.where(source < 8, source, np.where(source < 16, 2 * source, 3 * source)))
