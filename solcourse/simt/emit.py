@@ -8,7 +8,7 @@ The emitter knows control flow and values; ops.py knows operations, access.py me
 
 from __future__ import annotations
 
-from solcourse.simt import lanes, ops, pieces
+from solcourse.simt import calls, lanes, ops, pieces
 from solcourse.simt.cfg import BARRIER, transitions
 from solcourse.simt.ir import Const, Instr
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, DONE, ERROR_STOPPED, FAILED, LAUNCH, SAVED_TURNS, THREAD
@@ -24,6 +24,7 @@ class Emitter(Parking):
         sites = sum(i.op in ("load", "store") for n in self.cfg.nodes for i in n.body)
         self.attrs = "alwaysinline" if sites <= INLINE_SITES else "noinline"
         self.atomic_out: set[str] = set()
+        self.index = {n.name: k for k, n in enumerate(self.cfg.nodes)}
         self._saved_layout()
         for k in range(len(self.cfg.nodes)):
             self._block(k)
@@ -36,8 +37,27 @@ class Emitter(Parking):
         return "\n".join(head + body + self.out)
 
     def _entry(self) -> None:
-        o, nodes = self.line, self.cfg.nodes
         self.out.append("define internal i32 @warp(ptr noalias %t, ptr noalias %l, i32 %w, i32 %resume) #0 {\nentry:")
+        self._indices()
+        self._memory_of_thread()
+        for k, (kind, name) in enumerate(self.plan.rows):
+            self.line(f"%row.{k} = getelementptr i8, ptr %allocs, i64 {k * ALLOC_BYTES}")
+            if kind == "local":
+                self._local_row(k, name)
+        self._arguments()
+        self._storage()
+        if self.parks:
+            self.line("%fresh = icmp eq i32 %resume, 0")
+            self.line("br i1 %fresh, label %start, label %again")
+            self.label("start")
+        self.line("store i32 %mask0, ptr %m.0")
+        self.line("br label %b0")
+        if self.parks:
+            self._resume()
+
+    def _indices(self) -> None:
+        """Block and grid: indices and sizes; the lanes' thread indices; the lanes that exist."""
+        o = self.line
         for axis in "xyz":
             o(f"%c.{axis} = getelementptr i8, ptr %t, i64 {THREAD['ctaid_' + axis]}")
             o(f"%ctaid.{axis} = load i32, ptr %c.{axis}")
@@ -53,61 +73,58 @@ class Emitter(Parking):
         o("%masks = load ptr, ptr %masks.at, !invariant.load !0")
         o("%mask.at = getelementptr i32, ptr %masks, i32 %w")
         o("%mask0 = load i32, ptr %mask.at, !invariant.load !0")
+
+    def _memory_of_thread(self) -> None:
+        o = self.line
         o(f"%stop.at = getelementptr i8, ptr %l, i64 {LAUNCH['stop']}")
         for name in ("shared", "local", "saved", "exec", "phase"):
             o(f"%{name}.at = getelementptr i8, ptr %t, i64 {THREAD[name]}")
             o(f"%{name} = load {'ptr' if name in ('exec', 'saved') else 'i64'}, ptr %{name}.at")
         o(f"%allocs.at = getelementptr i8, ptr %t, i64 {THREAD['allocs']}")
         o("%allocs = load ptr, ptr %allocs.at, !invariant.load !0")
-        for k, (kind, name) in enumerate(self.plan.rows):
-            o(f"%row.{k} = getelementptr i8, ptr %allocs, i64 {k * ALLOC_BYTES}")
-            if kind == "local":
-                o(f"%local.{k} = add i64 %local, {self.plan.local_offsets[name]}")
-                o(f"store i64 %local.{k}, ptr %row.{k}")
-                o(f"%lv.{k} = getelementptr i8, ptr %t, i64 {THREAD['block']}")
-                o(f"%lb.{k} = load i64, ptr %lv.{k}")
-                o(f"%nw.{k}.at = getelementptr i8, ptr %l, i64 {LAUNCH['warps']}")
-                o(f"%nw.{k} = load i64, ptr %nw.{k}.at, !invariant.load !0")
-                o(f"%w64.{k} = zext i32 %w to i64")
-                o(f"%bw.{k} = mul i64 %lb.{k}, %nw.{k}")
-                o(f"%gw.{k} = add i64 %bw.{k}, %w64.{k}")
-                o(f"%gl.{k} = mul i64 %gw.{k}, {self.plan.local_bytes // 4}")
-                lines = LOCAL_LINES + self.plan.local_offsets[name] // 4
-                o(f"%vl.{k}.0 = add i64 %gl.{k}, {lines}")
-                o(f"%vl.{k} = and i64 %vl.{k}.0, 2147483647")
-                o(f"%vline.{k} = getelementptr i8, ptr %row.{k}, i64 {ALLOC['line']}")
-                o(f"store i64 %vl.{k}, ptr %vline.{k}")
+
+    def _local_row(self, k: int, name: str) -> None:
+        """A local array is elsewhere for each warp, and in lines of its own."""
+        o = self.line
+        o(f"%local.{k} = add i64 %local, {self.plan.local_offsets[name]}")
+        o(f"store i64 %local.{k}, ptr %row.{k}")
+        o(f"%lv.{k} = getelementptr i8, ptr %t, i64 {THREAD['block']}")
+        o(f"%lb.{k} = load i64, ptr %lv.{k}")
+        o(f"%nw.{k}.at = getelementptr i8, ptr %l, i64 {LAUNCH['warps']}")
+        o(f"%nw.{k} = load i64, ptr %nw.{k}.at, !invariant.load !0")
+        o(f"%w64.{k} = zext i32 %w to i64")
+        o(f"%bw.{k} = mul i64 %lb.{k}, %nw.{k}")
+        o(f"%gw.{k} = add i64 %bw.{k}, %w64.{k}")
+        o(f"%gl.{k} = mul i64 %gw.{k}, {self.plan.local_bytes // 4}")
+        o(f"%vl.{k}.0 = add i64 %gl.{k}, {LOCAL_LINES + self.plan.local_offsets[name] // 4}")
+        o(f"%vl.{k} = and i64 %vl.{k}.0, 2147483647")
+        o(f"%vline.{k} = getelementptr i8, ptr %row.{k}, i64 {ALLOC['line']}")
+        o(f"store i64 %vl.{k}, ptr %vline.{k}")
+
+    def _arguments(self) -> None:
+        o = self.line
         o(f"%args.at = getelementptr i8, ptr %l, i64 {LAUNCH['args']}")
         o("%args = load ptr, ptr %args.at, !invariant.load !0")
         for k, (t, _) in enumerate(self.params):
-            tt = self.memory_type(t)
             o(f"%arg.{k}.at = getelementptr i64, ptr %args, i64 {k}")
-            o(f"%arg.{k} = load {tt}, ptr %arg.{k}.at, !invariant.load !0")
+            o(f"%arg.{k} = load {self.memory_type(t)}, ptr %arg.{k}.at, !invariant.load !0")
+
+    def _storage(self) -> None:
+        """Room for old values of atomics, for slots, and for the masks: of waiting lanes by block, of parked ones by barrier."""
+        o = self.line
         for t in sorted(self.atomic_out):
             o(f"%old.{t} = alloca [32 x {t}], align 64")
         for slots in self.slots.values():
             for s, tt, _ in slots:
                 o(f"{s} = alloca {tt}, align 64")
                 o(f"store {tt} {'zeroinitializer' if tt.startswith('<') else self._number(tt, 0)}, ptr {s}")
-        for k in range(len(nodes)):
-            o(f"%m.{k} = alloca i32")
-            o(f"store i32 0, ptr %m.{k}")
-        for k in self.barriers:
-            o(f"%k.{k} = alloca i32")
-            o(f"store i32 0, ptr %k.{k}")
+        masks = [*(f"%m.{k}" for k in range(len(self.cfg.nodes))), *(f"%k.{k}" for k in self.barriers)]
+        for name in (*masks, *["%turns"] * bool(self.cfg.spins)):
+            o(f"{name} = alloca i32")
+            o(f"store i32 0, ptr {name}")
         if self.cfg.spins:
-            o("%turns = alloca i32")
-            o("store i32 0, ptr %turns")
             o(f"%turns.at = getelementptr i8, ptr %saved, i64 {SAVED_TURNS}")
             o(f"%moved.at = getelementptr i8, ptr %t, i64 {THREAD['moved']}")
-        if self.parks:
-            o("%fresh = icmp eq i32 %resume, 0")
-            o("br i1 %fresh, label %start, label %again")
-            self.label("start")
-        o("store i32 %mask0, ptr %m.0")
-        o("br label %b0")
-        if self.parks:
-            self._resume()
 
     def _block(self, k: int) -> None:
         node = self.cfg.nodes[k]
@@ -136,9 +153,9 @@ class Emitter(Parking):
             if self.cfg.spins:
                 self._note_change(i, result)
         else:
-            row = ops.TABLE.get(i.op) or (ops.find_call(i.attr[0]) if i.op == "call" else None)
+            row = calls.find_call(i.attr[0]) if i.op == "call" else ops.TABLE.get(i.op)
             if row is None:
-                raise ops.unsupported(i, ops.described(i))
+                raise ops.unsupported(i, calls.described(i.attr[0]) if i.op == "call" else f"The LLVM instruction `{i.op}`")
             try:
                 result = row(self, i)
             except (ValueError, KeyError, IndexError, TypeError, AttributeError) as err:
@@ -197,7 +214,7 @@ class Emitter(Parking):
                 self._give_way(k, node.succs[0])
             self._chain(outcomes[0][1])
             return
-        first, second = (self._index(t) for t in term.attr)
+        first, second = (self.index[t] for t in term.attr)
         if k not in self.cfg.divergent_branches:
             cond = self.value(term.args[0], False, "i1")
             self.observer.on_branch(self, k, None, None)
@@ -232,15 +249,6 @@ class Emitter(Parking):
         raised = self.op(f"icmp sgt <32 x i32> {codes}, zeroinitializer")
         self.helpers["raised"] = lanes.RAISED
         self.line(f"call void @raised(ptr %t, i32 %w, <32 x i32> {codes}, <32 x i1> {raised}, i32 {self.current_mask})")
-
-    def _index(self, name: str) -> int:
-        return self.index[name]
-
-    @property
-    def index(self) -> dict[str, int]:
-        if not hasattr(self, "_names"):
-            self._names = {n.name: j for j, n in enumerate(self.cfg.nodes)}
-        return self._names
 
     def _stop_check(self, k: int) -> None:
         stop = self.op("load atomic i64, ptr %stop.at monotonic, align 8")
