@@ -15,20 +15,27 @@ import ctypes
 import functools
 import math
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from solcourse import standin_memory as memory
-from solcourse.errors import SolcourseError
+from solcourse.errors import LaunchError, SolcourseError
 from solcourse.simt import frontend, no_device
+from solcourse.simt.frozen import levels_to_program
 from solcourse.standin_device import Context, StandInDevice, Stream
 from solcourse.standin_errors import as_numba_has_them
 
 if TYPE_CHECKING:
     from solcourse.launches import Launches
+
+
+DRIVER_VERSION = (12, 9)  # the last CUDA that knows all of the course's devices
+
+
+class NoDimensions(LaunchError, ValueError, TypeError):
+    """A launch without [grid, block]; numba raises ValueError, or TypeError where there is one number."""
 
 
 class _Runtime:
@@ -145,7 +152,7 @@ _RESTORE = contextlib.ExitStack()
 
 
 class Engine:
-    """The engine in charge of numba.cuda; `close()`, or leaving the `with` block, gives numba.cuda back."""
+    """The engine in charge of numba.cuda until `close()`, or the end of the `with` block; in another `with` block it is again."""
 
     def __init__(self, launches: Launches, run: Callable[[Launches, frontend.LaunchSpec, tuple], object]):
         frontend.require_compiler()
@@ -153,6 +160,9 @@ class Engine:
         self.launches = launches
         self.run: Callable[[frontend.LaunchSpec, tuple], object] = partial(run, launches)
         self.said: set[str] = set()
+        self._open()
+
+    def _open(self) -> None:
         if not _ACTIVE:
             _install()
         _ACTIVE.append(self)
@@ -164,6 +174,8 @@ class Engine:
                 _RESTORE.close()
 
     def __enter__(self) -> Engine:
+        if self not in _ACTIVE:  # a second `with` block
+            self._open()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -195,22 +207,14 @@ def say_once(warning: Warning) -> None:
     action = next((action for action, message, kinds, *_ in warnings.filters if message is None and isinstance(warning, kinds)), "default")
     if kind not in said or action in ("always", "error"):
         said.add(kind)
-        warnings.warn(warning, stacklevel=_levels_to_program())
-
-
-def _levels_to_program() -> int:
-    """stacklevel, for the caller, of the nearest frame that is neither solcourse's nor numba's."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "solcourse"):
-        level, frame = level + 1, frame.f_back
-    return level
+        warnings.warn(warning, stacklevel=levels_to_program())
 
 
 def _warn(warning: Warning) -> None:
     """In place of `warn` in numba's dispatcher, which says at every launch of a small grid that it is small."""
     blocks = re.match(r"Grid size (\d+) ", str(warning))
     if not blocks:
-        warnings.warn(warning, stacklevel=_levels_to_program())
+        warnings.warn(warning, stacklevel=levels_to_program())
         return
     gpu = current_device().figures
     if int(blocks[1]) < gpu.sms:
@@ -246,8 +250,11 @@ def _replacements() -> list[tuple[Any, str, Any]]:
         (driver, "get_devptr_for_active_ctx", ctypes.c_uint64),
         (driver.driver, "get_device", lambda number=0: current_device()),
         (driver.driver, "get_device_count", lambda: 1),
+        (driver.driver, "get_version", lambda: DRIVER_VERSION),
         (dispatcher, "warn", _warn),
         (dispatcher.CUDADispatcher, "call", _call),
+        (dispatcher.CUDADispatcher, "__getitem__", _configure),
+        (dispatcher._LaunchConfiguration, "__call__", _positional(dispatcher._LaunchConfiguration.__call__)),
         (dispatcher.CUDADispatcher, "compile", _compile),
         (dispatcher.CUDADispatcher, "compile_device", _device_compiler(dispatcher.CUDADispatcher.compile_device)),
         (dispatcher.CUDADispatcher, "enable_caching", lambda self: None),
@@ -271,6 +278,29 @@ class _OneDevice:
 
     def __iter__(self) -> Iterator[StandInDevice]:
         yield current_device()
+
+
+def _configure(self: Any, launch: Any) -> Any:
+    """In place of CUDADispatcher.__getitem__, which asks a number for its length."""
+    if not isinstance(launch, tuple) or len(launch) not in (2, 3, 4):
+        raise NoDimensions(f"{self.py_func.__name__}[{launch!r}]: must specify at least the griddim and blockdim: {frontend.SYNTAX}.")
+    return self.configure(*launch)
+
+
+def _positional(original: Any) -> Any:
+    """In place of a configured launch's own call, which has no words for keyword arguments."""
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **keywords: Any) -> Any:
+        if keywords:
+            names = ", ".join(frontend.argument_names(self.dispatcher)[0])
+            kernel = self.dispatcher.py_func.__name__
+            raise frontend.WrongArguments(
+                f"{kernel}: kernels take no keyword arguments, {', '.join(keywords)}; call it by position, ({names})."
+            )
+        return original(self, *args)
+
+    return call
 
 
 def _call(self: Any, args: tuple, *launch: Any) -> None:

@@ -95,10 +95,12 @@ class DeviceArray:
         shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if not all(isinstance(n, (int, np.integer)) for n in shape):
             raise TypeError(f"shape elements must be integers, got {shape!r}")
+        if any(n < 0 for n in shape):
+            raise ValueError(f"negative dimensions are not allowed: the shape is {shape}")
         strides = (strides,) if isinstance(strides, int) else tuple(strides)
         if len(shape) != len(strides):
             raise ValueError("strides not match ndim")
-        dtype = np.dtype(dtype)
+        dtype = _without_objects(np.dtype(dtype))
         last = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
         first = sum(v for v in last if v < 0)
         self.alloc_size = sum(abs(v) for v in last) + dtype.itemsize if math.prod(shape) else 0
@@ -143,6 +145,11 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return _interface(self.engine_view, self.flags["C_CONTIGUOUS"], self.stream)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(np.ndarray, name):
+            raise AttributeError(f"device arrays have no {name!r}: NumPy's are on the host, array.copy_to_host().{name}; or write a kernel")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -304,6 +311,7 @@ class MappedArray(np.ndarray):
     stream: Any = 0
 
     def __array_finalize__(self, parent: Any) -> None:
+        _without_objects(self.dtype)
         self.gpu_data = getattr(parent, "gpu_data", None)
 
     def device_setup(self, gpu_data: np.ndarray, stream: Any = 0) -> None:
@@ -354,6 +362,13 @@ def _interface(view: np.ndarray, contiguous: bool, stream: Any) -> dict[str, Any
 def _core(array: np.ndarray) -> np.ndarray:
     """What is in memory: repeated dimensions (stride 0) have length 1. numba's array_core makes a scalar of a repeated scalar."""
     return array[(*(slice(0, 1) if stride == 0 else slice(None) for stride in array.strides), ...)] if array.size else array
+
+
+def _without_objects(dtype: np.dtype) -> np.dtype:
+    """The dtype. Raises TypeError: Python's objects have no meaning on a device, and in fresh memory their addresses are rubbish."""
+    if dtype.hasobject:
+        raise TypeError(f"device arrays cannot hold Python objects (dtype {dtype}): convert to numbers, such as array.astype(np.float64)")
+    return dtype
 
 
 def _as_tuple(item: Any) -> tuple:

@@ -24,11 +24,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from solcourse.errors import LaunchError, SolcourseError
 from solcourse.simt.captured import Captured, captured_by, with_globals
 from solcourse.simt.device_memory import allocation_at
+from solcourse.simt.frozen import Frozen
 from solcourse.simt.no_device import COMPUTE_CAPABILITY, DATA_LAYOUT, LOCK, dispatcher_module, front_end, without_device
-from solcourse.simt.type_errors import type_error
+from solcourse.simt.type_errors import is_learners, type_error
 
 MAX_BLOCK_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -196,9 +199,10 @@ def argument_types(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
     names, variadic = argument_names(dispatcher)
     if len(args) != len(names) and not variadic:
         kernel = f"{dispatcher.py_func.__name__}({', '.join(names)})"
-        raise WrongArguments(f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given.")
+        raise WrongArguments(f"{kernel} takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given.{_defaults(dispatcher)}")
     for i, value in enumerate(args):
-        _refuse_hopeless(names[i] if i < len(names) else f"argument {i}", value)
+        if not dispatcher.targetoptions.get("extensions"):  # which take what they like
+            _refuse_hopeless(names[i] if i < len(names) else f"argument {i}", value)
     if not dispatcher._can_compile:
         return _select_overload(dispatcher, args)
     types = []
@@ -208,7 +212,8 @@ def argument_types(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
         except Exception as error:  # numba raises several unrelated classes here
             name = names[i] if i < len(names) else f"argument {i}"
             what = _article(type(value).__name__)
-            raise WrongArguments(f"Argument {name!r} is {what}, which kernels cannot take. {_ACCEPTED}") from error
+            cure = f" Pass what the kernel needs of {name} as arguments of their own."
+            raise WrongArguments(f"Argument {name!r} is {what}, which kernels cannot take. {_ACCEPTED}{cure}") from error
     return tuple(types)
 
 
@@ -237,6 +242,7 @@ def void_signature(arg_types: tuple) -> Any:
 def _refuse_hopeless(name: str, value: Any) -> None:
     """Values that numba types but cannot pass, or refuses obscurely."""
     what, cure = type(value).__name__, ""
+    dtype = getattr(value, "dtype", None)
     if value is None or isinstance(value, (dict, set, str, bytes)):
         what = "None" if value is None else what
     elif isinstance(value, list):
@@ -245,13 +251,40 @@ def _refuse_hopeless(name: str, value: Any) -> None:
         cure = " Try .to_numpy()."
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
         what = "an integer of more than 64 bits"
-    elif getattr(getattr(value, "dtype", None), "hasobject", False):
-        what = "an array of Python objects (dtype=object)"
+    elif getattr(dtype, "hasobject", False):
+        what, cure = "an array of Python objects (dtype=object)", f" Try {name}.astype(np.float64)."
+    elif isinstance(value, type) or inspect.isfunction(value) or hasattr(value, "py_func"):
+        cure = f" Kernels find types and @cuda.jit(device=True) functions by name: make {name} a global or a closure variable."
+    elif trouble := isinstance(dtype, np.dtype) and _dtype_trouble(name, dtype):
+        what, cure = f"an array of dtype {dtype.str if dtype.names is None else dtype}", trouble
     elif _is_elsewhere(value):
         what, cure = f"{what} in a real GPU's memory", " Copy it to the host first."
     else:
         return
     raise WrongArguments(f"Argument {name!r} is {_article(what)}, which kernels cannot take here. {_ACCEPTED}{cure}")
+
+
+def _dtype_trouble(name: str, dtype: np.dtype) -> str:
+    """Why no kernel takes arrays of this dtype, and the way out; '' if nothing is wrong with it."""
+    if dtype.subdtype or dtype.names:
+        members = [dtype.base] if dtype.subdtype else [member for member, *_ in dtype.fields.values()]  # type: ignore[union-attr]
+        trouble = next(filter(None, (_dtype_trouble(name, member) for member in members)), "")
+        return re.sub(r"\.astype\('.*'\)", f".astype({name}.dtype.newbyteorder('='))", trouble)
+    if not dtype.isnative:
+        native = dtype.newbyteorder("=").str[1:]
+        return f" Its bytes are in the other order ({dtype.str} is {'big' if dtype.str[0] == '>' else 'little'}-endian): {name}.astype('{native}')."
+    if dtype.kind == "V":
+        return f" Its bytes have no type: {name}.view(dtype) says which, for example np.int32."
+    if dtype in (np.longdouble, np.clongdouble) and dtype.itemsize > np.dtype(np.double).itemsize * (1 + (dtype.kind == "c")):
+        return f" GPUs have no floating-point numbers of more than 64 bits: {name}.astype(np.{'complex128' if dtype.kind == 'c' else 'float64'})."
+    return ""
+
+
+def _defaults(dispatcher: Any) -> str:
+    """What a learner may have expected of a parameter that has a default, or a keyword."""
+    parameters = inspect.signature(dispatcher.py_func).parameters.values()
+    optional = [p.name for p in parameters if p.default is not p.empty or p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+    return f" Kernels have no default and no keyword arguments: pass {', '.join(optional)} too, by position." if optional else ""
 
 
 def _is_elsewhere(value: Any) -> bool:
@@ -285,13 +318,13 @@ def _select_overload(dispatcher: Any, args: tuple) -> tuple[Any, ...]:
 # ------------------------------------------------------------------------------------------------------------- compilation
 
 
-_KERNELS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # dispatcher -> {(types, options): KernelIR}
+_KERNELS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # dispatcher -> {(types, options): (KernelIR, Frozen)}
 
 
 def compile_kernel(dispatcher: Any, arg_types: tuple) -> KernelIR:
     """Compile a kernel for argument types; cached in memory for as long as the dispatcher lives.
 
-    As on the GPU, global constants are frozen at the first compilation.
+    As on the GPU, global constants are frozen at the first compilation; a number that has changed since is warned of, once.
 
     Raises KernelTypeError (numba's message, trimmed, with the learner's line), LaunchError (shared arrays above 48 KiB),
     SolcourseError (NUMBA_ENABLE_CUDASIM).
@@ -302,8 +335,10 @@ def compile_kernel(dispatcher: Any, arg_types: tuple) -> KernelIR:
     with LOCK:
         kernels = _KERNELS.setdefault(dispatcher, {})
         if key not in kernels:
-            kernels[key] = _compile(dispatcher, tuple(arg_types), options)
-        return kernels[key]
+            kernels[key] = _compile(dispatcher, tuple(arg_types), options), Frozen(dispatcher.py_func)
+        kernel, numbers = kernels[key]
+        numbers.check()
+        return kernel
 
 
 def require_compiler() -> None:
@@ -355,6 +390,9 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
             raise
         except Exception as error:  # typing, lowering, and numba's own assertions: all mean "cannot compile this"
             raise type_error(error, function, names, arg_types) from None  # numba stays in __context__; its traceback helps no learner
+    for what, code in _REFUSED:
+        if place := _place_in(modules, code):
+            raise type_error(TypeError(f"{what}\n{place}"), function, names, arg_types)
     entry = result.fndesc.llvm_func_name
     captured = captured_by(getattr(result.library, "referenced_objects", {}).values(), function)
     llvm, parameters, static_shared_bytes = _link([with_globals(text, captured) for text in modules], entry)
@@ -383,6 +421,35 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         captured=captured,
         annotation=result.type_annotation,
     )
+
+
+_REFUSED = (  # IR that numba makes and no GPU runs: (what it is, pattern in the IR)
+    ("a shared or local array of negative size", re.compile(r"\[-\d+ x .*?!dbg !(\d+)")),
+    ("Python's random numbers: numba_get_random_state", re.compile(r"call .*@\"?numba_get_\w+_random_state.*?!dbg !(\d+)")),
+)
+
+
+def _place_in(modules: list[str], code: re.Pattern) -> str:
+    """Where the first instruction like `code` comes from, or the call that led there from the learner's file; '' if there is none."""
+    text = "\n".join(modules)
+    found = code.search(text)
+    for _ in range(8):
+        if found is None:
+            break
+        place = _metadata(text, found[1])
+        file = _metadata(text, _metadata(text, place.get("scope", "")).get("file", ""))
+        path = f"{file.get('directory')}/{file.get('filename')}"
+        if file and is_learners(path):
+            return f'File "{path}", line {place["line"]}'
+        inside = re.findall(r'^define .*?@("[^"]+"|[\w.$]+)\(', text[: found.start()], re.MULTILINE)[-1]
+        found = re.search(rf"call .*?@{re.escape(inside)}\(.*?!dbg !(\d+)", text)
+    return "" if code.search(text) is None else "somewhere in the kernel"
+
+
+def _metadata(text: str, number: str) -> dict[str, str]:
+    """The members of debug information !number in the IR."""
+    found = re.search(rf"^!{number} = .*$", text, re.MULTILINE) if number else None
+    return dict(re.findall(r'(\w+): !?"?([^",)]*)', found[0])) if found else {}
 
 
 def ptx(dispatcher: Any, arg_types: tuple, compute_capability: tuple[int, int]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
+import ast
 import functools
+import inspect
 import linecache
 import os
 import re
+import textwrap
 import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from solcourse.errors import KernelTypeError
+from solcourse.simt.type_hints import hint_for
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -20,19 +23,33 @@ _END = re.compile(
     r"^\s*(There are \d+ candidate|Enable logging|This is not usually|To see Python|https?://|For more information)", re.MULTILINE
 )
 _OBJECTION = re.compile(r"raised a specific error:\s*(?:(?!RequireLiteral)\w+: )?(.+)")
-_NOISE = re.compile(r"^(Failed in \w+ mode pipeline|During: |Unsupported functionality was found|raised from|<source elided>|\^)")
+_NOISE = re.compile(
+    r"^(Failed in \w+ mode pipeline|During: |Unsupported functionality was found|raised from|<source elided>|\^|- Resolution failure|"
+    r"No implementation of (function Function|_ol_)|Typing and implementation arguments differ)"
+)
+_RAISED = re.compile(r"\.?\.? Raised from (?:(?P<file>.+) \((?P<line>\d+)\)|None)$", re.MULTILINE)
+_STATEMENTS: tuple[
+    tuple[str, type | tuple], ...
+] = (  # what numba refuses without a place: (pattern in its message, the syntax it is about)
+    ("context manager", ast.With),
+    ("set_try_status", ast.Try),
+    ("exception_match", ast.Try),
+    ("generator", (ast.Yield, ast.YieldFrom)),
+    ("cell variable", ast.FunctionDef),
+    ("Illegal IR, del", ast.Delete),
+)
 
 
 def type_error(error: Exception, function: Any, arg_names: Sequence[str], arg_types: Sequence[Any]) -> KernelTypeError:
     """numba's message cut down to what is wrong, at which line of the learner's, and what to try."""
     text = _ANSI.sub("", str(error)) or type(error).__name__
     kernel = function.__code__
-    file, line = _learners_place(text, error) or (kernel.co_filename, kernel.co_firstlineno)
+    file, line = _statement(text, function) or _learners_place(text, error) or (kernel.co_filename, kernel.co_firstlineno)
     types = ", ".join(f"{n}: {t}" for n, t in zip(arg_names, arg_types, strict=False))
     source = linecache.getline(file, line).strip()
     shown = f"\n    {source}" if source else ""
-    hint = _hint(text, function, source)
-    said = "\n".join(filter(None, (_first_words(text), hint)))
+    hint, alone = hint_for(text, source, function, dict(zip(arg_names, arg_types, strict=False)))
+    said = "\n".join(filter(None, ("" if alone else _first_words(text), hint)))
     message = f'numba cannot compile {kernel.co_name}({types}).\n  File "{file}", line {line}{shown}\n{said}'
     kind: Any = type(error)
     result = _error_class(kind)(message, file=file, line=line)
@@ -53,8 +70,11 @@ def _learners_place(text: str, error: BaseException) -> tuple[str, int] | None:
     for found in _PLACE.finditer(text):
         name = found["file"]  # numba prints it relative to the working folder
         path = name if name.startswith("<") else os.path.abspath(name)
-        if _is_learners(path):
+        if is_learners(path):
             return path, int(found["line"])
+    raised = _RAISED.search(text)
+    if raised and raised["file"] and is_learners(raised["file"]):
+        return raised["file"], int(raised["line"])
     chain: list[BaseException] = [error]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
         chain.append(before)
@@ -62,12 +82,26 @@ def _learners_place(text: str, error: BaseException) -> tuple[str, int] | None:
         for frame, _ in reversed(list(traceback.walk_tb(link.__traceback__))):
             for holder in (frame.f_locals.get(name) for name in ("inst", "expr", "constraint", "self")):
                 loc = getattr(holder, "loc", None)
-                if loc is not None and getattr(loc, "line", None) and _is_learners(str(loc.filename)):
+                if loc is not None and getattr(loc, "line", None) and is_learners(str(loc.filename)):
                     return str(loc.filename), int(loc.line)
     return None
 
 
-def _is_learners(path: str) -> bool:
+def _statement(text: str, function: Any) -> tuple[str, int] | None:
+    """The first statement in the function of the kind that numba refuses without saying where."""
+    syntax = next((kind for said, kind in _STATEMENTS if said in text), None)
+    if syntax is None:
+        return None
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except OSError:  # typed into the interpreter
+        return None
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    found = [node.lineno for node in ast.walk(tree) if node is not tree and isinstance(node, syntax)]  # type: ignore[attr-defined]
+    return (function.__code__.co_filename, first - 1 + min(found)) if found else None
+
+
+def is_learners(path: str) -> bool:
     return "site-packages" not in path and not path.startswith("<unknown")
 
 
@@ -83,29 +117,5 @@ def _first_words(text: str) -> str:
             break
         if line and not _NOISE.match(line):
             kept.append(line)
-    return "\n".join(kept[:3] + ([objection[1].strip()] if objection else kept[3:4]))
-
-
-_HINTS = (  # (pattern in numba's message, pattern in the source line, what to try); the first that fits wins
-    (r"array\(.*int\d+.*class", r"(shared|local)\.array", "The size of a shared or local array must be a compile-time constant: a literal, "
-     "a global or a closure variable (give an expression such as N + 2 a name outside the kernel); or 0, for dynamic shared memory."),
-    (r"RequireLiteral", r"grid", "cuda.grid and cuda.gridsize take the number of dimensions as a literal: 1, 2 or 3."),
-    (r"No conversion from .* to none", r"return|yield", "A kernel cannot return a value: write the result into an array argument."),
-    (r"readonly array", "", "The array is read-only (array.flags.writeable is False)."),
-    (r"[sg]etitem\((int|float|complex|bool)", "", "A number was passed where the kernel indexes an array."),
-    (r"Cannot unify", "", "One variable holds two types; give it one, for example np.float32(0)."),
-    (r"insert_unresolved_ref", "", "numba.cuda compiles a function that calls itself only with the argument types it was called with (the literal 0 is a "
-     "type of its own: pass a variable), and not functions that call each other."),
-    (r"exception_match", "", "Kernels cannot catch exceptions."),
-    (r"of type (list|set|dict)|ListType|reflected list", "", "Kernels have no lists; use cuda.local.array or cuda.shared.array."),
-    (r"Cannot determine Numba type of <class 'function'>", "", "Functions called by a kernel need @cuda.jit(device=True)."),
-)  # fmt: skip
-
-
-def _hint(text: str, function: Any, source: str) -> str:
-    unknown = re.search(r"NameError: name '(\w+)' is not defined", text)
-    if unknown:
-        known = (*function.__code__.co_varnames, *function.__globals__)
-        near = difflib.get_close_matches(unknown[1], known, n=1)
-        return f"Did you mean {near[0]!r}?" if near else ""
-    return next((hint for said, at, hint in _HINTS if re.search(said, text) and re.search(at, source)), "")
+    more = [objection[1].strip()] if objection and not _NOISE.match(objection[1].strip()) else kept[3:4]
+    return _RAISED.sub(".", "\n".join(kept[:3] + more))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math  # noqa: F401 - for the mistakes
+import random  # noqa: F401
+import re
+
 import numpy as np
 import pytest
 from llvmlite import ir
 from numba import cuda, float32, int32, types
 from numba.extending import intrinsic
 
-from solcourse.errors import KernelError, LaunchError, OutOfBounds, RunawayKernel, UnsupportedKernel
+from solcourse.errors import KernelError, KernelTypeError, LaunchError, OutOfBounds, RunawayKernel, UnsupportedKernel
 
 
 @cuda.jit
@@ -280,3 +284,202 @@ def test_a_raise_is_an_error_or_silent_never_a_crash(launch):
     else:
         np.testing.assert_array_equal(out, np.r_[99, 99, np.arange(30)])
     works_again(launch)
+
+
+# ---------------------------------------------------------------------------------- mistakes: the line, and what to write instead
+# Each is a body of a kernel of x (8,) float32, m (4, 4) float32, r (3,) packed records, t (int, float), i = the thread; one marked
+# line. What numba says of them is different on either front end, and from version to version; what a learner has to do is not.
+
+PACKED = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")]))
+TABLE, NAMES, SEEN, NOTHING = [1.0, 2.0], {1: 2}, {1}, None
+
+
+class Settings:
+    gain = 2
+
+
+SETTINGS = Settings()
+
+
+def double(v):
+    return 2 * v
+
+
+@cuda.jit
+def other(x):
+    x[0] = 1
+
+
+@cuda.jit(device=True)
+def added(a, b):
+    return a + b
+
+
+MISTAKES = (
+    ("v = [1, 2, 3]; x[0] = v[0]", "no lists"),
+    ("v = [x[k] for k in range(4)]; x[0] = v[0]", "no lists"),
+    ("v = {1: 2}; x[0] = v[1]", "no dictionaries"),
+    ("v = dict(); x[0] = 1", "no dictionaries"),
+    ("v = {1, 2}; x[0] = len(v)", "no sets"),
+    ("x[0] = TABLE[0]", "cannot read a global list.*np.array"),
+    ("x[0] = NAMES[1]", "no dictionaries"),
+    ("x[0] = len(SEEN)", "no sets"),
+    ("x[0] = NOTHING", "value is None"),
+    ("x[0] = SETTINGS.gain", "no other Python objects"),
+    ("v = Settings(); x[0] = v.gain", "Settings is a class"),
+    ("print(f'i = {i}')", "print takes constant texts and numbers, separated by commas"),
+    ("print(f'{x[0]:.2f}')", "print takes constant texts and numbers, separated by commas"),
+    ("print('i = %d' % i)", "print takes constant texts and numbers, separated by commas"),
+    ("print('i = {}'.format(i))", "print takes constant texts and numbers, separated by commas"),
+    ("print(i, end='')", "positional arguments only"),
+    ("print(x)", "one element at a time"),
+    ("x[0] = int('3')", "cannot read numbers from texts"),
+    ("raise ValueError('negative', i)", "arguments of an exception must be constants"),
+    ("assert i < 9, f'thread {i}'", "arguments of an exception must be constants"),
+    ("try:  # here\n        x[0] = 1\n    except ValueError:\n        x[0] = 2", "cannot catch exceptions"),
+    ("try:  # here\n        x[0] = 1\n    finally:\n        x[0] = 2", "cannot catch exceptions"),
+    ("with open('f') as f:  # here\n        x[0] = 1", "no with statement"),
+    ("yield x[0]", "generator"),
+    ("x[0] = sum(x[k] for k in range(4))", "no generator expressions"),
+    ("import math as mm  # here\n    x[0] = mm.sqrt(2.0)", "Move the import out of the kernel"),
+    ("global TILE  # noqa\n    TILE = 4  # here", "cannot assign to global variables"),
+    ("a, *b = (1, 2, 3)  # here\n    x[0] = a", "no starred assignment"),
+    ("del x", "Leave out the del"),
+    ("def inner(v):  # here\n        return inner(v - 1)\n    x[0] = inner(x[0])", "function inside a kernel cannot call itself"),
+    ("return x[0]", "cannot return a value"),
+    ("other[1, 1](x)", "cannot launch a kernel"),
+    ("x[0] = double(x[0])", "need @cuda.jit\\(device=True\\)"),
+    ("x[0] = added(x[0])", "arguments are not those"),
+    ("v = np.zeros(4); x[0] = v[0]", "cuda.local.array.*cuda.shared.array"),
+    ("v = np.array([1, 2]); x[0] = v[0]", "cuda.local.array.*cuda.shared.array"),
+    ("v = np.zeros_like(x); x[0] = v[0]", "cuda.local.array.*cuda.shared.array"),
+    ("v = x.copy(); x[0] = v[0]", "cuda.local.array.*cuda.shared.array"),
+    ("x[0] = np.dot(x, x)", "function of a whole array"),
+    ("x[0] = np.linalg.norm(x)", "function of a whole array"),
+    ("v = m @ m; x[0] = v[0, 0]", "no @"),
+    ("v = np.where(x > 0, x, 0); x[0] = v[0]", "whole array|a if test else b"),
+    ("x[0] = np.clip(x[0], 0, 1)", "min\\(max"),
+    ("v = sorted(x)", "no map, filter and sorted"),
+    ("v = math.sqrt(x)", "whole array.*one element per thread"),
+    ("v = np.sin(x); x[0] = v[0]", "whole array.*one element per thread"),
+    ("v = x + x; x[0] = v[0]", "whole array.*one element per thread"),
+    ("if x > 0: x[0] = 1", "whole array.*one element per thread"),
+    ("x[x > 0] = 1", "whole array.*one element per thread"),
+    ("m[0] += 1", "m has 2 dimensions, so m\\[0\\] is a whole row of it.*m\\[i, j\\]"),
+    ("m[i] = m[i] + 1", "m has 2 dimensions, so m\\[i\\] is a whole row of it"),
+    ("if m[i] > 0: x[0] = 1", "m has 2 dimensions, so m\\[i\\] is a whole row of it"),
+    ("x[0:2] = x[2:4]", "cannot copy slices"),
+    ("x[0] = np.random.rand()", "xoroshiro128p_uniform_float32"),
+    ("x[0] = random.random()", "xoroshiro128p_uniform_float32"),
+    ("v = cuda.to_device(x)", "function of the host"),
+    ("v = cuda.gird(1); x[v] = 1", "Did you mean 'cuda.grid'"),
+    ("cuda.syncthread()", "Did you mean 'cuda.syncthreads'"),
+    ("x[0] = cuda.threadIdx.w", "members are x, y and z"),
+    ("x[0] = threadIdx.x", "Did you mean cuda.threadIdx"),
+    ("x[0] = math.squrt(x[0])", "Did you mean 'math.sqrt'"),
+    ("x[0] = sqrt(x[0])", "Did you mean math.sqrt"),
+    ("x[0] = x.shap[0]", "Did you mean 'shape'"),
+    ("cuda.atomic.plus(x, 0, 1)", "cuda.atomic has add, and_, cas"),
+    ("x[0] = numba.int32(1)", "import numba, outside the kernel"),
+    ("v = cuda.shared.array([4, 4], float32); v[0, 0] = 1", "number or a tuple"),
+    ("v = cuda.shared.array(4, float); v[0] = 1", "Python's float says no size"),
+    ("v = cuda.shared.array(4); v[0] = 1", r"cuda.shared.array\(shape, dtype\)"),
+    ("v = cuda.shared.array(4, np.float); v[0] = 1", "NumPy has no np.float any more"),
+    ("v = cuda.local.array(16 / 2, float32); v[0] = 1", "n // 2, not n / 2"),
+    ("v = cuda.shared.array(-1, float32); v[0] = 1", "at least one element"),
+    ("x[0] = 123456789012345678901234567890", "at most 64 bits"),
+    ("j, k = cuda.grid(1)", r"cuda.grid\(1\) is one number"),
+    ("j = cuda.grid(2)\n    x[j] = 1  # here", r"cuda.grid\(2\) is a pair"),
+    ("v = cuda.grid(); x[0] = v", "literal: 1, 2 or 3"),
+    ("j, k = x.shape", "2 names for 1 values"),
+    ("a, b = x[0]", "float32 is one number"),
+    ("x[0] = t[i]", "index must be a literal"),
+    ("t[0] = 1", "Tuples cannot be changed"),
+    ("x[i / 2] = 1", "index must be an integer"),
+    ("x[cuda.threadIdx] = 1", "members .x, .y, .z"),
+    ("x(i)", r"indexed with \[ \]"),
+    ("v = cuda.grid[1]; x[v] = 1", r"called with \( \)"),
+    ("cuda.atomic.add(x, 1)", "array, index, value"),
+    ("cuda.atomic.add(m, 0, 1)", r"a tuple \(i, j\)"),
+    ("x[0] = cuda.shfl_sync(x[0], 0)", "take the mask of lanes first"),
+    ("x[0] = 1j", ".real or .imag"),
+    ("x[0] = x", "whole array"),
+    ("x[0] = x[0] ^ 2", r"Powers are written x \*\* 2"),
+    ("for k in range(x): x[k] = 1", r"range\(x.size\)"),
+    ("for k in range(len(x[0])): x[k] = 1", "number has no length"),
+    ("x.append(1)", "size is fixed"),
+    ("x.scale = 1", "no attributes that a kernel can set"),
+    ("r[0].b = 1", r"np.dtype\(..., align=True\)"),
+    ("r[0]['c'] = 1", "no field 'c'; they have a, b"),
+)
+
+
+@pytest.fixture
+def kernel_of(tmp_path):
+    """kernel_of(body) -> (kernel, its file, the number of the line that ends in '# here', else of the body's first)."""
+
+    def make(body):
+        lines = ["def mistaken(x, m, r, t):", "    i = cuda.grid(1)", *f"    {body}".split("\n")]
+        marked = [number for number, line in enumerate(lines, 1) if line.endswith("# here")]
+        file = tmp_path / "mistaken.py"
+        file.write_text("\n".join(lines))
+        scope = {name: value for name, value in globals().items() if name != "mistaken"}
+        exec(compile(file.read_text(), str(file), "exec"), scope)
+        return cuda.jit(scope["mistaken"]), str(file), marked[0] if marked else 3
+
+    return make
+
+
+@pytest.mark.parametrize(("body", "cure"), MISTAKES, ids=[body.split("\n")[0] for body, _ in MISTAKES])
+def test_a_mistake_is_told_with_its_line_and_what_to_write_instead(launch, kernel_of, body, cure):
+    kernel, file, line = kernel_of(body)
+    with pytest.raises(KernelTypeError) as caught:
+        launch(kernel[1, 4], np.zeros(8, np.float32), np.zeros((4, 4), np.float32), PACKED, (1, 2.5))
+    said = str(caught.value)
+    assert re.search(cure, said), said
+    assert (caught.value.file, caught.value.line) == (file, line)
+    assert not re.search("CallConv|TargetContext|NRT|_ol_array|OverloadSelector|<ufunc|Failed in", said), said
+    assert len(said.splitlines()) <= 8
+
+
+@cuda.jit
+def calls_itself(x):
+    calls_itself(x)
+
+
+def test_a_kernel_that_calls_itself_is_told(launch, line_of):
+    with pytest.raises(KernelTypeError, match="A kernel cannot call itself") as caught:
+        launch(calls_itself[1, 1], np.zeros(1))
+    assert caught.value.line == line_of(calls_itself, "    calls_itself(x)")
+
+
+@pytest.mark.parametrize(
+    ("value", "cure"),
+    [
+        (np.zeros(3, ">f8"), r"dtype >f8.*big-endian\): x.astype\('f8'\)"),
+        (np.zeros(3, [("a", ">i4"), ("b", "f8")]), r"x.astype\(x.dtype.newbyteorder\('='\)\)"),
+        (np.zeros(3, "V4"), "bytes have no type: x.view"),
+        (np.zeros(3, object), "dtype=object.*x.astype"),
+        (None, "They take NumPy arrays"),
+        ([1, 2], "np.asarray"),
+        ("text", "a str"),
+        ({1: 2}, "a dict"),
+        (2**70, "more than 64 bits"),
+        (SETTINGS, "a Settings.*Pass what the kernel needs of x as arguments of their own"),
+        (np.float32, "make x a global or a closure variable"),
+        (double, "make x a global or a closure variable"),
+        (added, "make x a global or a closure variable"),
+    ],
+    ids=repr,
+)
+def test_an_argument_that_no_kernel_takes_is_told_with_the_way_out(launch, value, cure):
+    with pytest.raises(TypeError, match=f"(?s)Argument 'x' is .*{cure}") as caught:
+        launch(other[1, 1], value)
+    assert isinstance(caught.value, LaunchError)
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="this machine's long double is a double")
+@pytest.mark.parametrize(("dtype", "cure"), [(np.longdouble, "float64"), (np.clongdouble, "complex128")])
+def test_long_doubles_are_told_the_widest_type(launch, dtype, cure):
+    with pytest.raises(LaunchError, match=rf"more than 64 bits: x.astype\(np.{cure}\)"):
+        launch(other[1, 1], np.zeros(2, dtype))

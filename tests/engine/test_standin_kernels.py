@@ -384,3 +384,83 @@ def test_a_kernel_is_cooperative_when_it_takes_the_grid_as_a_group(scale):
 
     assert next(iter(together.overloads.values())).cooperative
     assert not next(iter(scale.overloads.values())).cooperative
+
+
+def test_resources_of_a_kernel_without_a_signature_are_told_by_signature(scale):
+    @cuda.jit
+    def kernel(x):
+        kept = cuda.local.array(50, np.float64)
+        for i in range(x.size):
+            kept[(i * 7) % 50] = x[i]
+        x[0] = kept[x.size % 50]
+
+    kernel[1, 1](np.ones(3))
+    (local,), (registers,) = kernel.get_local_mem_per_thread().values(), kernel.get_regs_per_thread().values()
+    assert local >= 50 * 8
+    assert 16 <= registers <= 255
+
+
+def test_the_drivers_version_is_one_that_knows_the_device():
+    from numba.cuda.cudadrv.driver import driver
+
+    assert driver.get_version() >= (11, 0)  # the first with compute capability 8.0
+    assert all(isinstance(part, int) for part in driver.get_version())
+
+
+def test_an_engine_is_in_effect_again_in_a_second_with_block():
+    @cuda.jit
+    def kernel(x):
+        x[0] += 1
+
+    x, mine = np.zeros(1), sol.use_engine()
+    for _ in range(3):
+        with mine:
+            kernel[1, 1](x)
+            assert "go to the solcourse engine" in repr(mine)
+        assert "closed" in repr(mine)
+    assert x[0] == 3
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -1)])
+def test_no_device_array_has_a_negative_shape(shape):
+    with pytest.raises(ValueError, match="negative dimensions are not allowed"):
+        cuda.device_array(shape)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: cuda.to_device(np.array([None, 1])),
+        lambda: cuda.device_array(3, object),
+        lambda: cuda.mapped_array(3, object),
+        lambda: cuda.device_array(3, np.dtype([("a", "O")])),
+    ],
+)
+def test_python_objects_are_not_taken_to_a_device(make):
+    """Copied over memory that holds no object yet, they would end the process."""
+    with pytest.raises(TypeError, match="cannot hold Python objects"):
+        make()
+
+
+def test_numpys_methods_of_a_device_array_are_on_the_host():
+    array = cuda.to_device(np.ones(3))
+    assert not hasattr(array, "sum")
+    assert not hasattr(array, "to_numpy")
+    with pytest.raises(AttributeError, match=r"no 'sum'.*copy_to_host\(\)\.sum"):
+        array.sum()
+
+
+def test_a_launch_that_is_written_wrongly_is_told_the_syntax():
+    @cuda.jit
+    def kernel(x, n=4):
+        x[0] = n
+
+    x = np.zeros(1)
+    for kind in (sol.LaunchError, TypeError, ValueError):
+        with pytest.raises(kind, match=r"kernel\[1\]: must specify .*kernel\[blocks_per_grid, threads_per_block\]"):
+            kernel[1](x)
+    with pytest.raises(TypeError, match=r"kernel: kernels take no keyword arguments, n; call it by position, \(x, n\)"):
+        kernel[1, 1](x, n=3)
+    with pytest.raises(TypeError, match=r"takes 2 arguments, 1 given. Kernels have no default .*pass n too"):
+        kernel[1, 1](x)
+    assert not x.any()

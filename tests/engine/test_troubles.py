@@ -179,11 +179,35 @@ def read_frozen(x):
 def test_a_global_is_frozen_when_the_kernel_is_compiled_not_when_it_is_decorated(monkeypatch: pytest.MonkeyPatch):
     kernel = cuda.jit(read_frozen)
     monkeypatch.setitem(globals(), "FROZEN", 6)
-    x, y = np.zeros(2), np.zeros(2)
+    x, y, z = np.zeros(2), np.zeros(2), np.zeros(2)
     sol.run(kernel[1, 1], x)
     monkeypatch.setitem(globals(), "FROZEN", 9)
-    sol.run(kernel[1, 1], y)
-    assert (x.tolist(), y.tolist()) == ([6, 6], [6, 6])
+    with pytest.warns(UserWarning, match="FROZEN is 9 now, but read_frozen was compiled with FROZEN = 6 and keeps it") as said:
+        sol.run(kernel[1, 1], y)
+    assert said[0].filename == __file__
+    sol.run(kernel[1, 1], z)  # said once: a second warning would be an error here
+    assert (x.tolist(), y.tolist(), z.tolist()) == ([6, 6], [6, 6], [6, 6])
+
+
+def test_a_changed_number_is_told_in_closures_and_device_functions_too():
+    scale = 2
+
+    @cuda.jit(device=True)
+    def scaled(v):
+        return scale * v
+
+    @cuda.jit
+    def kernel(x):
+        x[0] = scaled(x[0]) + x.size  # size is no variable
+
+    x = np.ones(1)
+    sol.run(kernel[1, 1], x)
+    scale = 2
+    sol.run(kernel[1, 1], x)
+    scale = 5
+    with pytest.warns(UserWarning, match="scale is 5 now, but kernel was compiled with scale = 2"):
+        sol.run(kernel[1, 1], x)
+    assert x[0] == ((1 * 2 + 1) * 2 + 1) * 2 + 1  # 15
 
 
 CELL = np.dtype([("n", np.int32), ("total", np.float32)], align=True)
