@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from solcourse import diagnosis, units
 from solcourse.diagnosis import NOTABLE, Advice
 from solcourse.simt.records import SECTOR_BYTES, AccessCounts, LineCounts
+from solcourse.simt.recursion import RECURSION
 
 if TYPE_CHECKING:
     from solcourse.report import Report
@@ -79,16 +80,24 @@ def bank_conflicts(report: Report) -> Iterator[Advice]:
         )
 
 
+_LOCAL_ARRAY = (
+    "a local array stays in memory, because its index is not known when compiling. Loops of fixed length let it live in registers."
+)
+_RECURSION = "a function that calls itself keeps what each call needs on a stack in local memory. A loop needs none."
+_PRINT = "print() hands its arguments over in local memory. Leave it out when you measure."
+
+
 def local_memory(report: Report) -> Iterator[Advice]:
     if report.spill_bytes:
         yield Advice("spills", f"{report.spill_bytes} bytes per thread do not fit in registers and go through local memory.")
     local = report.counts.local_load + report.counts.local_store
     everything = report.counts.global_load + report.counts.global_store + local
     if local.sectors > NOTABLE * everything.sectors:
-        lines = [line.line for line in report.lines if (line.counts.local_load + line.counts.local_store).requests]
-        where = f"Line {lines[0]}: a" if lines else "A"
-        text = "local array stays in memory, because its index is not known when compiling. Loops of fixed length let it live in registers."
-        yield Advice("local_memory", f"{where} {text}", lines[0] if lines else 0)
+        lines = [line for line in report.lines if (line.counts.local_load + line.counts.local_store).requests]
+        line = lines[0].line if lines else 0
+        recursive = report.run and any(site.line == line and site.array == RECURSION for site in report.run.program.sites)
+        text = _RECURSION if recursive else _PRINT if lines and "print(" in lines[0].text else _LOCAL_ARRAY
+        yield Advice("local_memory", f"Line {line}: {text}" if line else f"{text[0].upper()}{text[1:]}", line)
 
 
 def atomics(report: Report) -> Iterator[Advice]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
+import solcourse as sol
 from solcourse.errors import OutOfBounds
 from solcourse.simt import printing
 from solcourse.simt.no_device import front_end
@@ -155,3 +156,12 @@ def test_a_launch_does_not_fail_for_want_of_a_place_to_print_to(launch, monkeypa
     assert x[0] == 7
     if stream == "ascii":
         assert out.buffer.getvalue() == b"\\xb5 = 1.000000\n"
+
+
+def test_the_advice_about_local_memory_names_print(capsys):
+    @cuda.jit
+    def kernel(x):
+        print("x =", x[0])
+
+    advice = [a for a in sol.profile(kernel[1, 32], np.ones(1)).advice if a.kind == "local_memory"]
+    assert [("print() hands its arguments over" in a.text, "local array" in a.text) for a in advice] == [(True, False)]

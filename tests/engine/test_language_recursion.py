@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numba import cuda, int64
 
+import solcourse as sol
 from solcourse.errors import KernelTypeError, OutOfBounds
 
 
@@ -183,6 +184,8 @@ def test_frames_are_traffic_in_local_memory(launch):
     run = launch(kernel[1, 32], np.zeros(32, np.int64), 5)
     assert run.counts.local_store.requests >= 15  # calls of fibonacci(5): 15
     assert run.counts.local_load.requests >= 15
+    advice = [a for a in sol.profile(kernel[1, 32], np.zeros(32, np.int64), 5).advice if a.kind == "local_memory"]
+    assert [("calls itself" in a.text, "local array" in a.text) for a in advice] == [(True, False)]
 
 
 def test_what_numba_cannot_compile_is_said_in_words(launch):
