@@ -8,9 +8,11 @@ that is the same in all lanes live in one scalar, and lets other values be writt
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Container
 from dataclasses import dataclass, field
 
+from solcourse.simt.graph import dominators, execution_order
 from solcourse.simt.ir import Const, Function, Instr
 
 BARRIER = "barrier"  # pseudo terminator: lanes park here, attr = the call's Instr
@@ -126,58 +128,13 @@ def _rename_preds(phi: Instr, last_part: dict[str, str]) -> Instr:
     return Instr("phi", phi.dest, phi.type, phi.args, phi.line, phi.file, tuple(last_part[p] for p in phi.attr))
 
 
-def _dominators(count: int, entry: int, succs: list[list[int]]) -> tuple[list[int | None], list[int]]:
-    """Immediate dominators (Cooper, Harvey, Kennedy) and reverse post-order of what is reachable."""
-    order, seen, stack = [], {entry}, [(entry, iter(succs[entry]))]
-    while stack:
-        node, it = stack[-1]
-        for s in it:
-            if s not in seen:
-                seen.add(s)
-                stack.append((s, iter(succs[s])))
-                break
-        else:
-            order.append(node)
-            stack.pop()
-    order.reverse()
-    rank = {b: k for k, b in enumerate(order)}
-    preds: list[list[int]] = [[] for _ in range(count)]
-    for b in order:
-        for s in succs[b]:
-            preds[s].append(b)
-    idom: list[int | None] = [None] * count
-    idom[entry] = entry
-    changed = True
-    while changed:
-        changed = False
-        for b in order[1:]:
-            new = None
-            for p in preds[b]:
-                if idom[p] is None:
-                    continue
-                if new is None:
-                    new = p
-                    continue
-                x, y = new, p
-                while x != y:
-                    while rank[x] > rank[y]:
-                        x = idom[x]  # type: ignore[assignment]
-                    while rank[y] > rank[x]:
-                        y = idom[y]  # type: ignore[assignment]
-                new = x
-            if new != idom[b]:
-                idom[b] = new
-                changed = True
-    return idom, order
-
-
 def _ordered(nodes: list[Node], meetings_last: bool = False) -> tuple[list[Node], bool]:
-    order, lockstep = _order(nodes)
-    if meetings_last:
-        for n in nodes:
-            n.last = any(is_meeting(i) for i in n.body)
-        order.sort(key=lambda b: nodes[b].last)
-    return _renumber(nodes, order), lockstep
+    """The nodes in execution order, numbered anew, and whether their loops keep lanes in lock step."""
+    order = execution_order([n.succs for n in nodes])
+    for n, loops in zip(nodes, order.loops, strict=True):
+        n.loops = loops
+        n.last = meetings_last and any(is_meeting(i) for i in n.body)
+    return _renumber(nodes, sorted(order.blocks, key=lambda b: nodes[b].last)), order.one_latch
 
 
 def _meets_apart(nodes: list[Node], waiting: list[set[int]]) -> bool:
@@ -189,96 +146,14 @@ def _meets_apart(nodes: list[Node], waiting: list[set[int]]) -> bool:
     return any(ahead[w] & meetings - ahead[m] for m in meetings for w in waiting[m])
 
 
-def _order(nodes: list[Node]) -> tuple[list[int], bool]:
-    """Execution order (loops contiguous, latch last) and whether the graph is reducible with one latch per loop."""
-    succs = [n.succs for n in nodes]
-    idom, rpo = _dominators(len(nodes), 0, succs)
-    rank = {b: k for k, b in enumerate(rpo)}
-
-    def dominates(a: int, b: int) -> bool:
-        while rank[b] > rank[a]:
-            b = idom[b]  # type: ignore[assignment]
-        return a == b
-
-    preds: dict[int, list[int]] = {b: [] for b in rpo}
-    for b in rpo:
-        for s in succs[b]:
-            preds[s].append(b)
-    latches: dict[int, list[int]] = {}
-    reducible = True
-    for b in rpo:
-        for s in succs[b]:
-            if rank[s] <= rank[b]:
-                if dominates(s, b):
-                    latches.setdefault(s, []).append(b)
-                else:
-                    reducible = False
-    members: dict[int, set[int]] = {}
-    for header, ends in latches.items():
-        body, todo = {header}, [e for e in ends if e != header]
-        while todo:
-            b = todo.pop()
-            if b not in body:
-                body.add(b)
-                todo.extend(preds[b])
-        members[header] = body
-    for b in rpo:
-        around = [h for h in members if b in members[h]]
-        nodes[b].loops = tuple(sorted(around, key=lambda h: -len(members[h])))
-    lockstep = reducible and all(len(v) == 1 for v in latches.values())
-    if not reducible:
-        for b in rpo:
-            nodes[b].loops = ()
-        return rpo, False
-
-    def arrange(region: set[int], entry: int, depth: int) -> list[int]:
-        """Topological order of a region whose loops at this depth are collapsed into one item each."""
-
-        def item(b: int) -> int:
-            around = nodes[b].loops
-            return around[depth] if len(around) > depth else b
-
-        out: dict[int, list[int]] = {}
-        for b in sorted(region, key=rank.__getitem__):
-            a = item(b)
-            out.setdefault(a, [])
-            for s in succs[b]:
-                if s in region and s != entry and item(s) != a and item(s) not in out[a]:
-                    out[a].append(item(s))
-        done: list[int] = []
-        seen = {item(entry)}
-        stack = [(item(entry), iter(out[item(entry)]))]
-        while stack:
-            node, it = stack[-1]
-            for s in it:
-                if s not in seen:
-                    seen.add(s)
-                    stack.append((s, iter(out[s])))
-                    break
-            else:
-                done.append(node)
-                stack.pop()
-        result = []
-        for a in reversed(done):
-            loop = len(nodes[a].loops) > depth and nodes[a].loops[depth] == a
-            result.extend(arrange(members[a], a, depth + 1) if loop else [a])
-        return result
-
-    return arrange(set(rpo), 0, 0), lockstep
-
-
 def _renumber(nodes: list[Node], order: list[int]) -> list[Node]:
     new = {old: k for k, old in enumerate(order)}
     names = {nodes[old].name for old in order}
-    result = []
-    for old in order:
-        n = nodes[old]
-        n.succs = [new[s] for s in n.succs]
+    result = [nodes[old] for old in order]
+    for n in result:
+        n.succs, n.preds = [new[s] for s in n.succs], []
         n.loops = tuple(new[h] for h in n.loops)
         n.phis = [_drop_dead(p, names) for p in n.phis]
-        result.append(n)
-    for n in result:
-        n.preds = []
     for k, n in enumerate(result):
         for s in n.succs:
             result[s].preds.append(k)
@@ -297,12 +172,12 @@ def _post_dominators(nodes: list[Node]) -> list[int | None]:
     for k, node in enumerate(nodes):
         for s in node.succs or [n]:
             reverse[s].append(k)
-    return _dominators(n + 1, n, reverse)[0]
+    return dominators(n + 1, n, reverse)
 
 
 def _leaders(nodes: list[Node], post: list[int | None]) -> list[int]:
     """Blocks a, b with a dominating b, b post-dominating a and the same loops around run together: count only the first."""
-    idom, _ = _dominators(len(nodes), 0, [n.succs for n in nodes])
+    idom = dominators(len(nodes), 0, [n.succs for n in nodes])
 
     def above(table: list[int | None], a: int, b: int) -> bool:
         while table[b] is not None and table[b] != b:
@@ -353,7 +228,7 @@ def _divergence(nodes: list[Node], sources, post: list[int | None], lockstep: bo
                 for header in n.loops:
                     inside = ipdom is not None and ipdom < len(nodes) and header in nodes[ipdom].loops
                     if not inside:  # lanes leave this loop in different iterations
-                        for _b, m in enumerate(nodes):
+                        for m in nodes:
                             if header not in m.loops and any(header in nodes[p].loops for p in m.preds):
                                 divergent |= {p.dest for p in m.phis if p.dest and any(header in nodes[name_of[q]].loops for q in p.attr)}
     return divergent, branches
@@ -371,8 +246,6 @@ def _same(phi: Instr) -> bool:
 
 def _joins(nodes: list[Node], branch: int) -> set[int]:
     """Blocks that two disjoint paths from the two sides of a branch reach."""
-    import heapq
-
     labels = {s: s for s in nodes[branch].succs}
     joins: set[int] = set()
     todo = list(labels)
