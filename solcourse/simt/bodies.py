@@ -1,6 +1,6 @@
 """Functions that numba declares and a GPU's libraries define: here they are defined in LLVM IR, and inlined like device functions.
 
-half.py and libdevice.py hold the tables; what is in none of them stays declared, and is a table row of ops.py or refused by name.
+half.py and libdevice.py hold the tables; what is in none of them stays declared, and is a table row of calls.py or refused by name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """KernelIR -> Compiled: native warp code plus everything static about it (Program, counts per basic block and line).
 
-optimise -> ir.parse -> contract -> cfg -> emit -> LLVM's code generator. One Compiled serves every launch whose block shape
+optimise -> ir_text -> recursion, atomic helpers, contract -> cfg -> emit -> LLVM's code generator. One Compiled serves every launch whose block shape
 allows it (`rows_uniform`: a warp never spans two rows of the block), with counters or with bounds checks only.
 """
 
@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from solcourse.errors import UnsupportedKernel
-from solcourse.simt import access, costs, driver, ops, runtime
+from solcourse.simt import access, costs, driver, runtime
 from solcourse.simt import cfg as cfg_
 from solcourse.simt.captured import as_parameters
 from solcourse.simt.emit import Emitter
@@ -270,8 +270,7 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
         if kind == "constant"
     ]
     declared = dict(e.declared)
-    for name in ("llvm.cttz.i32",):
-        declared[name] = "declare i32 @llvm.cttz.i32(i32, i1)"
+    declared["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
     declared["llvm.smax.i64"] = "declare i64 @llvm.smax.i64(i64, i64)"
     declared["simt_miss"] = "declare void @simt_miss(ptr, ptr, i32, i32, i32) cold"
     declared["simt_stray"] = "declare void @simt_stray(ptr, i64, i32, i32) cold"
@@ -319,8 +318,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
     sites = tuple(
         Site(n, _access_kind(space, op), size, i.file, i.line, array) for n, (i, _, space, op, size, array) in enumerate(plan.sites)
     )
-    fingerprint = kernel.fingerprint
-    program = Program(kernel.name, kernel.file, tuple(blocks), sites, plan.shared_bytes, plan.local_bytes, fingerprint, text)
+    program = Program(kernel.name, kernel.file, tuple(blocks), sites, plan.shared_bytes, plan.local_bytes, kernel.fingerprint, text)
     return Compiled(
         entry=entry,
         plan=plan,
@@ -383,7 +381,7 @@ def _pressure(nodes, graph) -> int:
 
     types = {i.dest: i.type for n in nodes for i in (*n.phis, *n.body) if i.dest and isinstance(i.type, str)}
     most = 0
-    for _k, node in enumerate(nodes):
+    for node in nodes:
         live: set[str] = set()
         for s in node.succs:
             live |= graph.live_in[s] | {p.dest for p in nodes[s].phis}
@@ -422,6 +420,3 @@ def distinct_bits(maps: list[int], words: int) -> int:
     """How many bits are set in any of the bitmaps at these addresses, of `words` 64-bit words; leaves them cleared."""
     addresses = (ctypes.c_int64 * len(maps))(*maps)  # must outlive the call
     return _of_runtime("simt_distinct", 3)(ctypes.addressof(addresses), len(maps), words) if maps else 0
-
-
-__all__ = ["Compiled", "compile_warp", "ops"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from solcourse.simt.ir import Const, Instr
+from solcourse.simt.ir import Instr
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,3 @@ def flop_type(i: Instr) -> str | None:
     """ "fp16", "fp32" or "fp64" for the operation's FLOPs."""
     t = i.attr[1] if i.op == "atomicrmw" else i.type
     return {"half": "fp16", "float": "fp32", "double": "fp64"}.get(t) if isinstance(t, str) else None
-
-
-def is_constant(x: object) -> bool:
-    return isinstance(x, Const)

@@ -3,7 +3,7 @@
 A value that is the same in all lanes is a scalar, any other a vector of 32. Control is a mask of waiting lanes per basic
 block; the lowest-numbered block with waiting lanes runs next (cfg.py). Values read in other blocks live in slots (allocas
 that LLVM turns into registers); what lives across a barrier is saved per warp. Pointers are 64-bit integers.
-The emitter knows control flow and values; ops.py knows operations, access.py memory, observers count.
+The emitter knows control flow and values; ops.py and calls.py know operations, access.py memory, observe.py counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """libdevice, NVIDIA's library of device functions (`__nv_...`), where the C library or one LLVM instruction is not enough.
 
 Bodies in LLVM IR, inlined like device functions: integers, bits, conversions, and functions with several results. What the C
-library has, and arithmetic that rounds up, down or to zero, are rows of ops.py; what no C library has is in special.py.
+library has, and arithmetic that rounds up, down or to zero, are rows of calls.py; what no C library has is in special.py.
 Sources of the definitions: the CUDA Math API's and libdevice's reference pages.
 """
 

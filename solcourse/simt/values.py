@@ -1,4 +1,4 @@
-"""Values of the warp code: constants, scalars and vectors of 32 lanes, slots, and the small helpers that ops.py writes with."""
+"""Values of the warp code: constants, scalars and vectors of 32 lanes, slots, and the small helpers that ops.py and calls.py write with."""
 
 from __future__ import annotations
 
