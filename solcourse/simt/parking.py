@@ -231,8 +231,17 @@ class Parking(Memory):
             self.line(f"store i64 {self.op(f'add i64 {total}, {wide}')}, ptr {at}")
 
     def _note_passers_by(self, k: int) -> None:
-        """Lanes of this warp that have not returned, and still have work to do elsewhere, while others wait here."""
-        busy = [x for x in sorted(self.cfg.waiting[k]) if not self._only_returns(x, set())]
+        """Lanes of this warp that have passed by the barrier while others wait here: they still have work to do behind it.
+
+        Work of their own before they return is no fault, since a barrier waits for nobody who has returned."""
+        behind: set[int] = set()
+        todo = list(self.cfg.nodes[k].succs)
+        while todo:
+            x = todo.pop()
+            if x not in behind:
+                behind.add(x)
+                todo += self.cfg.nodes[x].succs
+        busy = [x for x in sorted(self.cfg.waiting[k]) if not self._only_returns(x, behind, set())]
         if not busy:
             return
         union = self.op(f"load i32, ptr %m.{busy[0]}")
@@ -243,17 +252,18 @@ class Parking(Memory):
         old = self.op(f"load i64, ptr {at}")
         self.line(f"store i64 {self.op(f'select i1 {some}, i64 {self.barriers.index(k) + 1}, i64 {old}')}, ptr {at}")
 
-    def _only_returns(self, k: int, seen: set[int]) -> bool:
-        """Whether a block, and all behind it, touches no memory and meets no barrier."""
+    def _only_returns(self, k: int, shared: set[int], seen: set[int]) -> bool:
+        """Whether all that follows from a block meets no barrier, and touches no memory in the `shared` blocks."""
         if k in seen:
             return True
         seen.add(k)
         node = self.cfg.nodes[k]
-        if node.term.op == BARRIER or any(
+        touches = k in shared and any(
             i.op in ("load", "store", "atomicrmw", "cmpxchg") and self.roots.of(i.args[0]) != {("ret", "")} for i in node.body
-        ):
+        )
+        if touches or node.term.op == BARRIER:
             return False
-        return all(self._only_returns(s, seen) for s in node.succs)
+        return all(self._only_returns(s, shared, seen) for s in node.succs)
 
     def _yield(self, n: int, masks: list[tuple[int, str]]) -> None:
         for name in self.lives[n]:

@@ -125,8 +125,23 @@ def test_lanes_that_pass_by_a_barrier_are_a_warning(launch, line_of):
     ]
 
 
-def test_returning_before_a_barrier_is_legal(launch):
-    assert launch(barrier_after_an_early_return[1, 64], np.zeros(64), 20).findings == ()
+@cuda.jit
+def work_then_an_early_return(x, n):
+    tile = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    tile[t] = t
+    cuda.syncthreads()
+    if t >= n:
+        x[t] = tile[(t + 1) % 64]
+        return
+    tile[t] += 1
+    cuda.syncthreads()
+
+
+@pytest.mark.parametrize("kernel", [barrier_after_an_early_return, work_then_an_early_return])
+def test_returning_before_a_barrier_is_legal(launch, kernel):
+    """Whatever a thread does before: a barrier waits for the threads that have not returned."""
+    assert launch(kernel[1, 64], np.zeros(64), 20).findings == ()
 
 
 @cuda.jit
