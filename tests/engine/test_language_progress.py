@@ -522,7 +522,7 @@ def test_ctrl_c_ends_a_wait_and_the_next_launch_works(launch, line_of):
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     try:
-        launch(waits_for_the_next_block[2, 32], np.zeros(3, np.int32))  # compiled before the clock runs
+        launch(counts_in_memory[4, 32], np.ones(1, np.int32), np.zeros(4, np.int64))  # compiled before the clock runs
         timer.start()
         with pytest.raises(RunawayKernel, match="was interrupted") as caught:
             launch(counts_in_memory[4, 32], np.zeros(1, np.int32), np.zeros(4, np.int64))
