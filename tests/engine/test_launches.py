@@ -25,9 +25,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each launch ran with counters."""
     seen: list[bool] = []
     execute = verbs._execute
-    monkeypatch.setattr(
-        verbs, "_execute", lambda *args, counters, **more: seen.append(counters) or execute(*args, counters=counters, **more)
-    )
+    monkeypatch.setattr(verbs, "_execute", lambda *args, **more: seen.append(more.get("counters", False)) or execute(*args, **more))
     return seen
 
 
