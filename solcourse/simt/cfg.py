@@ -71,9 +71,9 @@ def build(function: Function, sources) -> Cfg:
     divergent, branches = _divergence(nodes, sources, dom, lockstep)
     waiting = _waiting(nodes, branches, ())
     if _meets_apart(nodes, waiting):
-        nodes, lockstep = _ordered(_split(function, meetings=True), meetings_last=True)[0], False
+        nodes, lockstep = _ordered(_split(function, "each"), meetings_last=True)[0], False
     elif _spins(nodes) and any(is_meeting(i) for n in nodes for i in n.body):
-        nodes, lockstep = _ordered(_split(function, meetings=True))[0], False
+        nodes, lockstep = _ordered(_split(function, "first"))[0], False
     spins, dom = _spins(nodes), _post_dominators(nodes)
     defs = {i.dest: i for n in nodes for i in (*n.phis, *n.body) if i.dest}
     if lockstep and (spins or not _barriers_keep_lockstep(nodes, waiting)):
@@ -87,25 +87,29 @@ def build(function: Function, sources) -> Cfg:
     return Cfg(nodes, lockstep, divergent, branches, waiting, _live(nodes, cross), cross, defs, spins, leaders)
 
 
-def _split(function: Function, meetings: bool = False) -> list[Node]:
-    """Blocks that end at barriers; if asked for, each meeting is a block of its own."""
+def _split(function: Function, meetings: str = "") -> list[Node]:
+    """Blocks that end at barriers. meetings: "first": one begins with a meeting where its lanes may not have met before, so a block
+    runs on from there as a whole; "each": every meeting is a block of its own."""
     raw: list[tuple[str, list[Instr]]] = []
     last_part: dict[str, str] = {}
     for block in function.blocks:
         name, part, run = block.name, 0, []
+        met: set[object] = set()  # masks
         for i in block.instrs:
             if is_barrier(i):
                 run.append(Instr(BARRIER, None, "void", (), i.line, i.file, i))
                 raw.append((name, run))
                 part += 1
-                name, run = f"{block.name}.after{part}", []
+                name, run, met = f"{block.name}.after{part}", [], set()
                 continue
-            apart = meetings and is_meeting(i)
-            for instrs in ([], [i]) if apart else ():  # what is before it, and the meeting by itself
-                part += 1
-                after = f"{block.name}.after{part}"
-                raw.append((name, [*run, *instrs, Instr("br", None, "void", (), i.line, i.file, (after,))]))
-                name, run = after, []
+            apart = meetings == "each" and is_meeting(i)
+            if apart or (meetings and is_meeting(i) and i.args[0] not in met):
+                met.add(i.args[0])
+                for instrs in ([], [i]) if apart else ([],):  # what is before it, and the meeting by itself
+                    part += 1
+                    after = f"{block.name}.after{part}"
+                    raw.append((name, [*run, *instrs, Instr("br", None, "void", (), i.line, i.file, (after,))]))
+                    name, run = after, []
             if not apart:
                 run.append(i)
         raw.append((name, run))

@@ -692,3 +692,16 @@ def test_lanes_that_meet_one_that_never_comes_are_a_deadlock_with_both_lines(lau
     assert (
         f"31 threads) waits for other lanes of their warp at line {line_of(nobody_wakes_lane_0, 'syncwarp')} (`cuda.syncwarp()`)" in message
     )
+
+
+def test_lanes_that_have_met_need_not_meet_again_in_the_same_block(launch):
+    """Ten shuffles in a row make no more blocks than one: what waits may wait before the first only. Compile time depends on it."""
+
+    def blocks(shuffles: int) -> int:
+        lines = ["def kernel(x, lock):", "    v = x[cuda.grid(1)]", "    while cuda.atomic.cas(lock, 0, 0, 1) != 0:", "        pass"]
+        lines += ["    cuda.atomic.exch(lock, 0, 0)"] + [f"    v += cuda.shfl_xor_sync(0xffffffff, v, {k + 1})" for k in range(shuffles)]
+        names = {"cuda": cuda}
+        exec("\n".join([*lines, "    x[cuda.grid(1)] = v"]), names)
+        return len(launch(cuda.jit(names["kernel"])[1, 32], np.zeros(32, np.int32), np.zeros(1, np.int32)).program.blocks)
+
+    assert blocks(10) == blocks(1)
