@@ -18,11 +18,8 @@ from solcourse.simt.layout import (
     THREAD,
     TRACED_BYTES,
 )
+from solcourse.simt.pieces import field
 from solcourse.simt.plan import SPIN_ROUNDS, Plan
-
-
-def _get(name: str, base: str, table: dict, t: str = "i64") -> str:
-    return f"  %{name}.at = getelementptr i8, ptr {base}, i64 {table[name]}\n  %{name} = load {t}, ptr %{name}.at\n"
 
 
 def _put(name: str, value: str, t: str = "i64") -> str:
@@ -34,12 +31,12 @@ def text(plan: Plan, counters: bool) -> str:
 
     Where warps may wait for other blocks (plan.waits) it also returns when a block can only be suspended: SPINNING or AT_GRID.
     Called with THREAD's `enter` other than FRESH, it goes on with the block in THREAD's `block`, and returns ENDED after it."""
-    code = "define i32 @simt_run(ptr %t) {\nentry:\n" + _get("launch", "%t", THREAD, "ptr").replace("%launch", "%l")
+    code = "define i32 @simt_run(ptr %t) {\nentry:\n" + field("launch", "%t", THREAD["launch"], "ptr").replace("%launch", "%l")
     code += "".join(
-        _get(n, "%l", LAUNCH)
+        field(n, "%l", LAUNCH[n])
         for n in "end chunk first grid_x grid_y warps shared_bytes local_bytes saved_bytes exec_rows exec_rows_blocks exec_row_bytes trace_blocks".split()
     )
-    code += "".join(_get(n, "%t", THREAD) for n in ("shared", "local", "saved", "exec_common", "trace_limit", "blocks"))
+    code += "".join(field(n, "%t", THREAD[n]) for n in ("shared", "local", "saved", "exec_common", "trace_limit", "blocks"))
     code += f"  %next.at = getelementptr i8, ptr %l, i64 {LAUNCH['next']}\n  %done.at = getelementptr i8, ptr %l, i64 {LAUNCH['done']}\n"
     code += f"  %stop.at = getelementptr i8, ptr %l, i64 {LAUNCH['stop']}\n"
     code += f"  %count.at = getelementptr i8, ptr %t, i64 {THREAD['blocks_count']}\n"
@@ -98,7 +95,7 @@ def _choose(plan: Plan) -> str:
     """A block of its own, or the one that the machine wants to go on."""
     if not plan.waits:
         return "  br label %take\n"
-    code = _get("enter", "%t", THREAD) + _get("lin.own", "%t", {"lin.own": THREAD["block"]}) + "  %b.own = sub i64 %lin.own, %first\n"
+    code = field("enter", "%t", THREAD["enter"]) + field("lin.own", "%t", THREAD["block"]) + "  %b.own = sub i64 %lin.own, %first\n"
     return code + f"  %any.block = icmp eq i64 %enter, {FRESH}\n  br i1 %any.block, label %take, label %go.on\ngo.on:\n  br label %block\n"
 
 
@@ -134,7 +131,7 @@ def _phases(plan: Plan) -> str:
     """Rounds over the warps. A warp runs until it ends, parks at a barrier or spins; the barrier opens when every warp has ended
     or parked, a spinning warp goes on in the next round. The saved state (layout.py) says what a warp did last."""
     enter = "%way.32" if plan.waits else str(FRESH)
-    code = (_get("ph0", "%t", {"ph0": THREAD["phase"]}) + "  %way.32 = trunc i64 %way to i32\n") if plan.waits else ""
+    code = (field("ph0", "%t", THREAD["phase"]) + "  %way.32 = trunc i64 %way to i32\n") if plan.waits else ""
     code += f"  br label %round.head\nround.head:\n  %resume = phi i32 [ {enter}, %filled ], [ %resume.next, %round.more ]\n"
     code += f"  %ph = phi i64 [ {'%ph0' if plan.waits else 0}, %filled ], [ %ph.next, %round.more ]\n"
     if plan.waits:
@@ -193,11 +190,8 @@ COUNTED = {"left": ("ne", DONE), "parked": ("eq", AT_BARRIER), "at_grid": ("eq",
 
 def _note_moves() -> str:
     """What a round changed in memory is part of what this call of simt_run changed."""
-    return (
-        _get("moved", "%t", THREAD)
-        + _get("moves", "%t", THREAD)
-        + "  %moves.new = or i64 %moves, %moved\n  store i64 %moves.new, ptr %moves.at\n"
-    )
+    code = field("moved", "%t", THREAD["moved"]) + field("moves", "%t", THREAD["moves"])
+    return code + "  %moves.new = or i64 %moves, %moved\n  store i64 %moves.new, ptr %moves.at\n"
 
 
 def _shut() -> str:

@@ -14,7 +14,7 @@ from solcourse.simt.ir import Const, Instr
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, DONE, ERROR_STOPPED, FAILED, LAUNCH, SAVED_TURNS, THREAD
 from solcourse.simt.parking import Parking
 from solcourse.simt.pieces import V1
-from solcourse.simt.plan import INLINE_SITES, LOCAL_LINES, Plan
+from solcourse.simt.plan import INLINE_SITES, LOCAL_LINES
 
 
 class Emitter(Parking):
@@ -290,6 +290,3 @@ class Emitter(Parking):
         self.label("fail")
         o(f"ret i32 {FAILED}")
         self.out.append("}")
-
-
-__all__ = ["Emitter", "Plan"]

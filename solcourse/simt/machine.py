@@ -295,6 +295,3 @@ def _error(crew: list[Worker]) -> tuple[int, ...] | None:
     fields = "error error_site error_lane error_offset error_mask error_size block warp".split()
     errors = [tuple(w[name] for name in fields) for w in crew if w["error"]]
     return min(errors, key=lambda e: (e[0] != ERROR_BOUNDS, e[6]), default=None)
-
-
-__all__ = ["Raw", "launch_grid"]

@@ -39,9 +39,7 @@ class Memory(Values):
         head = f"ptr %t, ptr {self._row(row, pointer)}, i32 {site}, <32 x i64> {p}, i32 {self.current_mask}"
         if i.op == "load":
             name = self._helper("load", t, size, space, row is None)
-            r = self.op(f"call {{ <32 x {t}>, i1 }} @{name}({head})")
-            self._check(self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 1"))
-            return self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 0")
+            return self._loaded(f"<32 x {t}>", f"@{name}({head})")
         if i.op == "store":
             name = self._helper("store", t, size, space, row is None)
             self._check(self.op(f"call i1 @{name}({head}, <32 x {t}> {self.value(i.args[1], True, i.type)})"))
@@ -119,13 +117,8 @@ class Memory(Values):
         if i.op == "store":
             self._check(self.op(f"call i1 @{name}({head}, <32 x {t}> {self.value(i.args[1], True, i.type)})"))
             return ""
-        r = self.op(f"call {{ <32 x {t}>, i1 }} @{name}({head})")
-        self._check(self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 1"))
-        v = self.op(f"extractvalue {{ <32 x {t}>, i1 }} {r}, 0")
-        if self.is_vector(i):
-            return v
-        lane = self.op(f"call i32 @llvm.cttz.i32(i32 {self.current_mask}, i1 true)")
-        return self.op(f"extractelement <32 x {t}> {v}, i32 {lane}")
+        v = self._loaded(f"<32 x {t}>", f"@{name}({head})")
+        return v if self.is_vector(i) else self._of_first_lane(v, t)
 
     def _scalar_load(self, pointer: object, t: str, size: int, space: str, row: int | None, site: int) -> str:
         self.plan.uniform_sites.add(site)
@@ -133,9 +126,7 @@ class Memory(Values):
         if name not in self.helpers:
             self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs)
         p = self.value(pointer, False, "ptr")
-        r = self.op(f"call {{ {t}, i1 }} @{name}(ptr %t, ptr {self._row(row, pointer)}, i32 {site}, i64 {p}, i32 {self.current_mask})")
-        self._check(self.op(f"extractvalue {{ {t}, i1 }} {r}, 1"))
-        return self.op(f"extractvalue {{ {t}, i1 }} {r}, 0")
+        return self._loaded(t, f"@{name}(ptr %t, ptr {self._row(row, pointer)}, i32 {site}, i64 {p}, i32 {self.current_mask})")
 
     def _space(self, i: Instr, pointer: object) -> tuple[str, int | None, str]:
         """(space, ALLOC row or None when it depends on the lane, array name)."""
@@ -161,8 +152,7 @@ class Memory(Values):
             return f"%row.{row}"
         first = self.value(pointer, self.varies(pointer), "ptr")
         if self.varies(pointer):
-            lane = self.op(f"call i32 @llvm.cttz.i32(i32 {self.current_mask}, i1 true)")
-            first = self.op(f"extractelement <32 x i64> {first}, i32 {lane}")
+            first = self._of_first_lane(first, "i64")
         self.helpers["find"] = access.FIND
         return self.op(f"call ptr @find(ptr %t, i64 {first}, i64 {self.plan.find_rows})")
 
@@ -178,6 +168,16 @@ class Memory(Values):
             self.helpers.setdefault(many, lanes.mixed_function(many, name, op, t, self.plan.find_rows))
             return many
         return name
+
+    def _of_first_lane(self, v: str, t: str) -> str:
+        lane = self.op(f"call i32 @llvm.cttz.i32(i32 {self.current_mask}, i1 true)")
+        return self.op(f"extractelement <32 x {t}> {v}, i32 {lane}")
+
+    def _loaded(self, t: str, call: str) -> str:
+        """The value that an access function gives, if no lane strayed."""
+        r = self.op(f"call {{ {t}, i1 }} {call}")
+        self._check(self.op(f"extractvalue {{ {t}, i1 }} {r}, 1"))
+        return self.op(f"extractvalue {{ {t}, i1 }} {r}, 0")
 
     def _check(self, ok: str) -> None:
         cont = self.fresh("ok")

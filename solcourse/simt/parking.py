@@ -9,8 +9,8 @@ from solcourse.simt.cfg import BARRIER, counters, is_grid_sync, is_meeting
 from solcourse.simt.ir import Const, Instr, type_size
 from solcourse.simt.layout import AT_BARRIER, AT_BOTH, AT_GRID, CHANGED_GLOBAL, CHANGED_OWN, RELEASED, SAVED_MASKS, SPINNING, THREAD
 from solcourse.simt.memory import Memory
+from solcourse.simt.pieces import V1
 from solcourse.simt.plan import SPIN_TURNS, SPIN_TURNS_AGAIN
-from solcourse.simt.runtime import V1
 
 
 class Parking(Memory):
@@ -160,10 +160,7 @@ class Parking(Memory):
         if not call.dest or call.dest not in self.slots:
             return
         other = self.op("xor i64 %phase, 1")
-        off = self.op(f"mul i64 {other}, 8")
-        base = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['sum0']}")
-        at = self.op(f"getelementptr i8, ptr {base}, i64 {off}")
-        total = self.op(f"load i64, ptr {at}")
+        total = self.op(f"load i64, ptr {self._sum_at(other)}")
         slot, tt, _ = self.slots[call.dest][0]
         if is_grid_sync(call):
             value = "0"  # cudaSuccess
@@ -177,6 +174,12 @@ class Parking(Memory):
             self.casts = {}
             value = self.op(f"select {V1} {lanes}, {tt} {every}, {tt} {old}")
         self.line(f"store {tt} {value}, ptr {slot}")
+
+    def _sum_at(self, phase: str) -> str:
+        """Where the block's total of a phase is."""
+        off = self.op(f"mul i64 {phase}, 8")
+        base = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['sum0']}")
+        return self.op(f"getelementptr i8, ptr {base}, i64 {off}")
 
     def _restore(self, name: str) -> None:
         for slot, tt, m in self.slots[name]:
@@ -224,9 +227,7 @@ class Parking(Memory):
                 bits = self.op(f"xor i32 {bits}, {mask}")
             count = self.call("llvm.ctpop.i32", "i32", [("i32", bits)])
             wide = self.op(f"zext i32 {count} to i64")
-            off = self.op("mul i64 %phase, 8")
-            base = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['sum0']}")
-            at = self.op(f"getelementptr i8, ptr {base}, i64 {off}")
+            at = self._sum_at("%phase")
             total = self.op(f"load i64, ptr {at}")
             self.line(f"store i64 {self.op(f'add i64 {total}, {wide}')}, ptr {at}")
 

@@ -13,14 +13,10 @@ import sys
 from collections.abc import Callable, Iterable
 
 from solcourse.simt.layout import THREAD
-from solcourse.simt.pieces import V64
+from solcourse.simt.pieces import V64, field
 
 BUFFER_BYTES = 1 << 20  # cudaLimitPrintfFifoSize's default
 HEAD_BYTES = 24
-
-
-def _field(name: str) -> str:
-    return f"  %{name}.at = getelementptr i8, ptr %t, i64 {THREAD[name]}\n  %{name} = load i64, ptr %{name}.at\n"
 
 
 def function(nbytes: int) -> str:
@@ -30,11 +26,11 @@ def function(nbytes: int) -> str:
         f"define internal void @print.{nbytes}(ptr %t, {V64} %f, {V64} %a, i32 %m) noinline {{\nentry:\n"
         f"  %fs = alloca [32 x i64], align 64\n  store {V64} %f, ptr %fs, align 64\n"
         f"  %as = alloca [32 x i64], align 64\n  store {V64} %a, ptr %as, align 64\n"
-        + _field("block")
+        + field("block", "%t", THREAD["block"])
         + "  br label %head\nhead:\n  %left = phi i32 [ %m, %entry ], [ %rest, %next ]\n"
         "  %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)\n  %minus = sub i32 %left, 1\n  %rest = and i32 %left, %minus\n"
-        + _field("print_at")
-        + _field("print_end")
+        + field("print_at", "%t", THREAD["print_at"])
+        + field("print_end", "%t", THREAD["print_end"])
         + f"  %after = add i64 %print_at, {size}\n  %fits = icmp ule i64 %after, %print_end\n  br i1 %fits, label %put, label %lose\nput:\n"
         "  %p = inttoptr i64 %print_at to ptr\n  store i64 %block, ptr %p\n"
         f"  %p8 = getelementptr i8, ptr %p, i64 8\n  store i64 {nbytes}, ptr %p8\n"
@@ -45,7 +41,9 @@ def function(nbytes: int) -> str:
         f"  call void @llvm.memcpy.p0.p0.i64(ptr %p24, ptr %a.p, i64 {nbytes}, i1 false)\n"
         "  store i64 %after, ptr %print_at.at\n  br label %next\n"
         # once a line is lost all after it are: a shorter one must not slip in
-        "lose:\n  store i64 %print_at, ptr %print_end.at\n" + _field("print_lost") + "  %lost1 = add i64 %print_lost, 1\n"
+        "lose:\n  store i64 %print_at, ptr %print_end.at\n"
+        + field("print_lost", "%t", THREAD["print_lost"])
+        + "  %lost1 = add i64 %print_lost, 1\n"
         "  store i64 %lost1, ptr %print_lost.at\n  br label %next\n"
         "next:\n  %more = icmp ne i32 %rest, 0\n  br i1 %more, label %head, label %end\nend:\n  ret void\n}\n"
     )

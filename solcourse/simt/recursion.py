@@ -215,6 +215,3 @@ def _live_in(blocks: list[Block], calls: dict[str, tuple[str, Instr]]) -> dict[s
                 live[block.name] = now
                 changed = True
     return live
-
-
-__all__ = ["DEPTH", "RECURSION", "RELOAD", "STACK", "STACK_BYTES", "unfold"]

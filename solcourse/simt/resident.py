@@ -301,6 +301,3 @@ class Residents:
             notes[n] = block, base + 8 * at, words
             at += len(requests)
         self["trace"], self["blocks_count"] = base + 8 * at, len(parts)
-
-
-__all__ = ["BARRIER", "GRID", "LANES", "LOOP", "Residents", "Stuck", "Wait"]
