@@ -125,7 +125,7 @@ ROWS = (  # the first that fits wins
     Row(rf">>> ({_MAKERS})\(", rf"(?<!shared)(?<!local)\.({_MAKERS})\(", _ARRAYS),
     Row(rf">>> ({_REDUCTIONS})\(|'({_REDUCTIONS})' of type|unsupported NumPy function|scipy 0.16", rf"\b({_REDUCTIONS})\(", _REDUCE),
     Row(r"argument types given", rf"\b({_REDUCTIONS})\(", _REDUCE, alone=True),
-    Row(r">>> matmul\(|>>> imatmul\(|returning of array passed", "@", "A kernel has no @: each thread computes one element of the product with a loop over k.", alone=True),
+    Row(r">>> i?matmul\(|<built-in function i?matmul>|returning of array passed", "@", "A kernel has no @: each thread computes one element of the product with a loop over k.", alone=True),
     Row(r"clip|argument types given", r"clip\(", "Write min(max(x, low), high)."),
     Row(r"unsupported NumPy function", "", "Of NumPy's functions kernels have those of numbers (np.sqrt, np.sin ...); write the rest as expressions of elements."),
     Row(r"Cannot bind|argument types given", "", "The call's arguments are not those of the function's def line; count them there."),
