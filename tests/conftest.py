@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import signal
 
 import numpy as np
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c() -> None:
+    """Ctrl-C arrives, also in a run that was started in the background, for which a shell has it ignored."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

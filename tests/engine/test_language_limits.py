@@ -25,15 +25,7 @@ def test_a_huge_grid_without_loops_stops_at_the_limit(launch):
         launch(guarded[2**31 - 1, 1024], np.zeros(4), total_s=0.5)
 
 
-@pytest.fixture
-def ctrl_c():
-    """Ctrl-C arrives, also in a test run that was started in the background, where a shell has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_a_huge_grid_without_loops_stops_on_ctrl_c(launch, ctrl_c):
+def test_a_huge_grid_without_loops_stops_on_ctrl_c(launch):
     timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
     launch(guarded[1, 32], np.zeros(4))
     timer.start()

@@ -519,7 +519,6 @@ def test_a_wait_that_writes_is_stopped_by_the_limit_and_its_line_named(launch, l
 
 
 def test_ctrl_c_ends_a_wait_and_the_next_launch_works(launch, line_of):
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     try:
         launch(counts_in_memory[4, 32], np.ones(1, np.int32), np.zeros(4, np.int64))  # compiled before the clock runs
@@ -528,7 +527,6 @@ def test_ctrl_c_ends_a_wait_and_the_next_launch_works(launch, line_of):
             launch(counts_in_memory[4, 32], np.zeros(1, np.int32), np.zeros(4, np.int64))
     finally:
         timer.cancel()
-        signal.signal(signal.SIGINT, previous)
     assert caught.value.line == line_of(counts_in_memory, "while cuda")
     flags = np.zeros(9, np.int32)
     launch(waits_for_the_next_block[8, 32], flags)
