@@ -307,7 +307,8 @@ def schedule(program: Program) -> Schedule:
         stall_weight=_stall_weights(ordered, tuple(_loops(items)), len(program.sites)),
     )
     key = id(program)
-    _MEMO[key] = (weakref.ref(program, lambda _: _MEMO.pop(key, None)), made)
+    _MEMO[key] = weakref.ref(program), made
+    weakref.finalize(program, _MEMO.pop, key, None)
     return made
 
 

@@ -132,7 +132,8 @@ def _prepare(run: EngineRun) -> _Prepared:
         two_sided=float((sides == 3).mean()) if len(sides) else 0.0,
     )
     key = id(trace)
-    _PREPARED[key] = (weakref.ref(trace, lambda _: _PREPARED.pop(key, None)), prepared)
+    _PREPARED[key] = weakref.ref(trace), prepared
+    weakref.finalize(trace, _PREPARED.pop, key, None)
     return prepared
 
 
