@@ -58,7 +58,8 @@ class BarrierError(OutOfBounds):
 
 
 class RunawayKernel(KernelError):
-    """The launch was stopped: a loop did not end in the time allowed, or (`interrupted`) the user pressed Ctrl-C."""
+    """The launch was stopped: a loop did not end in the time allowed, blocks wait for each other for ever, or (`interrupted`)
+    the user pressed Ctrl-C."""
 
     def __init__(self, message: str, *, interrupted: bool = False, file: str | None = None, line: int | None = None):
         super().__init__(message, file=file, line=line)

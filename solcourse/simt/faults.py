@@ -126,7 +126,7 @@ def _stopped(launch: Launch, raw: Raw) -> Exception:
         return RunawayKernel(message, interrupted=interrupted, file=launch.file, line=line)
     if raw.stuck:
         message = f"{what} {_waits(launch, raw.stuck)}. Check that what they wait for can happen."
-        return RunawayKernel(message, file=launch.file, line=_foremost(raw.stuck)[1])
+        return RunawayKernel(message, interrupted=interrupted, file=launch.file, line=_foremost(raw.stuck)[1])
     blocks, threads = math.prod(launch.grid), math.prod(launch.block)
     return RunawayKernel(
         f"{name} was stopped: {raw.stopped}. It was launched with {blocks:,} blocks of {threads:,} threads: "

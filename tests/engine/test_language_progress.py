@@ -527,6 +527,7 @@ def test_ctrl_c_ends_a_wait_and_the_next_launch_works(launch, line_of):
             launch(counts_in_memory[4, 32], np.zeros(1, np.int32), np.zeros(4, np.int64))
     finally:
         timer.cancel()
+    assert caught.value.interrupted
     assert caught.value.line == line_of(counts_in_memory, "while cuda")
     flags = np.zeros(9, np.int32)
     launch(waits_for_the_next_block[8, 32], flags)
