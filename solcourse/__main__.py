@@ -79,9 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+PROMPT = "--ServerApp.kernel_websocket_connection_class=solcourse.lab_socket.PromptConnection"
+
+
 def lab_command(options: Sequence[str], folder: str) -> list[str]:
     """The command line that opens the course in a folder; a path among the options replaces lesson 00."""
-    root = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{LESSON}"]
+    root = [f"--ServerApp.root_dir={folder}", f"--LabApp.default_url=/lab/tree/{LESSON}", PROMPT]
     return [sys.executable, "-m", "jupyterlab", *root, *options]
 
 

@@ -140,7 +140,9 @@ def launch_grid(
     warps = -(-math.prod(block) // WARP)
     tables, masks = _thread_indices(block)
     shared_bytes = -(-plan.shared_bytes // 16) * 16 + dynamic_shared_bytes
-    workers = 1 if plan.ordered else max(1, min(threads or cores(), count, count * warps // 64))  # a few warps run sooner than a thread starts
+    workers = (
+        1 if plan.ordered else max(1, min(threads or cores(), count, count * warps // 64))
+    )  # a few warps run sooner than a thread starts
     traced = min(count, TRACE_BLOCKS) if counters else 0
     row_bytes = len(c.program.blocks) * ROW * 8
     kept = min(traced, max(1, EXEC_ROWS_BYTES // (row_bytes * warps))) if counters else 0

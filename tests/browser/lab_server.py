@@ -15,6 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from solcourse.__main__ import PROMPT
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run")
@@ -80,7 +82,7 @@ class Lab:
         (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}))
         options = [
             "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
-            f"--ServerApp.root_dir={self.course}", f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True",
+            f"--ServerApp.root_dir={self.course}", f"--IdentityProvider.token={self.token}", PROMPT, "--LabApp.expose_app_in_browser=True",
         ]  # fmt: skip
         self.log = (self.home / "server.log").open("w")
         self.process = subprocess.Popen(

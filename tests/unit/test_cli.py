@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -185,3 +187,17 @@ def test_doctor_exits_1_when_something_is_wrong(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)  # outside the course
     assert cli.main(["doctor"]) == 1
     assert "not inside the course" in capsys.readouterr().out
+
+
+def test_the_labs_kernel_connection_sends_every_message_at_once(monkeypatch):
+    """With Nagle's algorithm on, a slider's answer waits up to 40 ms for the browser to acknowledge the message before."""
+    from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+
+    done: list[object] = []
+    monkeypatch.setattr(ZMQChannelsWebsocketConnection, "connect", lambda self: done.append("connected"))
+    module, name = cli.lab_command([], ".")[-1].removeprefix("--ServerApp.kernel_websocket_connection_class=").rsplit(".", 1)
+    connection = getattr(importlib.import_module(module), name)
+    made = connection.__new__(connection)
+    made._trait_values["websocket_handler"] = SimpleNamespace(set_nodelay=done.append)
+    made.connect()
+    assert done == [True, "connected"]
