@@ -91,6 +91,9 @@ def report(seed: int, failure: Failure, shrink_s: float) -> None:
     kernel = generate(seed)
     failure = located(kernel, failure)
     print(f"\nseed {seed} fails: {failure}", flush=True)
+    if failure.launch is None:
+        print("not seen again when its launches ran alone: not shrunk", flush=True)
+        return
     builds = (failure.build,) if failure.build in BUILDS else tuple(BUILDS)
     before = size(kernel)
     if shrink_s:
