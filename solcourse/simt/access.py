@@ -2,30 +2,34 @@
 
 Each (operation, type, space) becomes one small LLVM function, inlined into the kernel while there are few of them. With
 counters, a site remembers lane patterns (MEMO): a known pattern costs one vector comparison and brings its bounds, sectors,
-wavefronts and lines with it; a new one goes through `simt_miss`. `Recorder` is the observer that follows global lines
-(distinct bytes, Trace); without it the code is the bounds-checked core.
+wavefronts and lines with it; a new one goes through `simt_miss`. Global accesses also mark the words they touch and go into the
+Trace. This code runs once for every request of every warp: an instruction saved here is seen in benchmarks/engine.py.
 """
 
 from __future__ import annotations
 
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES, TRACE_INLINE
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES
 from solcourse.simt.miss import LOCAL, SHARED
-from solcourse.simt.pieces import C64, CHUNK, V1, V64, at, field, lanes, splat
+from solcourse.simt.pieces import V1, V64, at, field, lanes, splat
 
 LANES32 = lanes("i64", range(32))
 
 
+def _limit(size: int) -> str:
+    """%limit: offsets below it are inside an array of %bytes for an access of `size` bytes."""
+    return f"  %starts = sub i64 %bytes, {size - 1}\n  %limit = call i64 @llvm.smax.i64(i64 %starts, i64 0)\n"
+
+
 def limit_of(size: int) -> str:
-    """%limit: offsets below it are inside the array for an access of `size` bytes."""
-    return (
-        at("size.at", "%a", ALLOC["size"])
-        + "  %bytes = load i64, ptr %size.at, !invariant.load !0\n"
-        + f"  %room = sub i64 %bytes, {size - 1}\n  %limit = call i64 @llvm.smax.i64(i64 %room, i64 0)\n"
-    )
+    return field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0") + _limit(size)
 
 
 def _base() -> str:
-    return "  %base = load i64, ptr %a, !invariant.load !0\n" + splat("base.v", "%base", "i64") + f"  %off = sub {V64} %p, %base.v\n"
+    return "  %base = load i64, ptr %a, !invariant.load !0\n"
+
+
+def _offsets() -> str:
+    return splat("base.v", "%base", "i64") + f"  %off = sub {V64} %p, %base.v\n"
 
 
 def _spill(value: str = "%off", name: str = "scratch") -> str:
@@ -33,8 +37,8 @@ def _spill(value: str = "%off", name: str = "scratch") -> str:
     return field(name, "%t", THREAD["scratch"], "ptr") + f"  store {V64} {value}, ptr %{name}, align 64\n"
 
 
-def _stray(ret: str) -> str:
-    code = "stray:\n" + _spill(name="sc") + "  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n"
+def _stray(ret: str, first: str = "") -> str:
+    code = "stray:\n" + first + _spill(name="sc") + "  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n"
     return code + f"  ret {ret}\n"
 
 
@@ -47,175 +51,120 @@ def _vector_bounds() -> str:
     )
 
 
-def _memo(size: int, flags: int, offsets: str = "%off") -> str:
-    """Finds or makes the remembered pattern %e of these offsets; leaves %ref, %e.* pointers, and is in block %known."""
-    # relative to the first active lane: what an idle lane would address may be anywhere
-    code = f"  %zeroth = extractelement {V64} {offsets}, i64 0\n  %has.zeroth = trunc i32 %m to i1\n  br label %ref.head\nref.head:\n"
+def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base") -> str:
+    """Finds or makes the remembered pattern %e of these lanes' addresses; leaves %first (the address of the first active lane, whose
+    offset from `base` is %ref) and %e.* pointers, and is in block %known. simt_miss is told %bytes, the size of the array."""
+    # relative to the line of the first active lane: what an idle lane would address may be anywhere
+    code = f"  %zeroth = extractelement {V64} {addresses}, i64 0\n  %has.zeroth = trunc i32 %m to i1\n  br label %ref.head\nref.head:\n"
     code += "  br i1 %has.zeroth, label %ref.found, label %ref.later, !prof !1\nref.later:\n  %ref.lane = call i32 @llvm.cttz.i32(i32 %m, i1 false)\n"
-    code += f"  %ref.lane.in = and i32 %ref.lane, 31\n  %ref.other = extractelement {V64} {offsets}, i32 %ref.lane.in\n  br label %ref.found\nref.found:\n"
-    code += f"  %ref = phi i64 [ %zeroth, %ref.head ], [ %ref.other, %ref.later ]\n  %second = extractelement {V64} {offsets}, i64 1\n"
-    code += "  %step = sub i64 %second, %ref\n  %align = and i64 %ref, 127\n  %m.64 = zext i32 %m to i64\n"
-    code += "  %align.up = shl i64 %align, 32\n  %key = or i64 %align.up, %m.64\n"
-    # the way: the alignment, moved by a hash of step and mask, so that different alignments never compete
-    code += (
-        "  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
-    )
-    code += f"  %h2 = lshr i64 %align, 2\n  %h3 = add i64 %h1, %h2\n  %h = and i64 %h3, {MEMO_WAYS - 1}\n"
+    code += f"  %ref.lane.in = and i32 %ref.lane, 31\n  %ref.other = extractelement {V64} {addresses}, i32 %ref.lane.in\n  br label %ref.found\nref.found:\n"
+    code += f"  %first = phi i64 [ %zeroth, %ref.head ], [ %ref.other, %ref.later ]\n  %second = extractelement {V64} {addresses}, i64 1\n"
+    code += f"  %ref = sub i64 %first, {base}\n  %align = and i64 %ref, 127\n  %origin = sub i64 %first, %align\n"
+    # The way: the alignment, moved by a hash of step and mask, so that different alignments never compete; the step without its
+    # sign, so that the rows of a tile whose columns are swizzled (column XOR row) do not either
+    code += "  %step = sub i64 %second, %first\n  %step2 = mul i64 %step, %step\n  %m.64 = zext i32 %m to i64\n  %m.up = shl i64 %m.64, 7\n"
+    code += "  %sm = xor i64 %step2, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
+    code += f"  %h2 = lshr i64 %ref, 2\n  %h3 = add i64 %h1, %h2\n  %h = and i64 %h3, {MEMO_WAYS - 1}\n"
     code += field("memo", "%t", THREAD["memo"], "ptr", ", !invariant.load !0")
     code += f"  %site.64 = zext i32 %site to i64\n  %way0 = mul i64 %site.64, {MEMO_WAYS}\n  %way = add i64 %way0, %h\n"
     code += f"  %e.off = mul i64 %way, {MEMO_BYTES}\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
     code += "".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())
-    code += f"  %old = load {V64}, ptr %e.pattern, align 64\n  %old.key = load i64, ptr %e.key\n"
-    code += splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} {offsets}, %ref.v\n  %eq = icmp eq {V64} %delta, %old\n"
+    code += f"  %old = load {V64}, ptr %e.pattern, align 64\n  %old.mask = load i32, ptr %e.mask\n"
+    code += splat("origin.v", "%origin", "i64") + f"  %delta = sub {V64} {addresses}, %origin.v\n  %eq = icmp eq {V64} %delta, %old\n"
     code += f"  %eq.bits = bitcast {V1} %eq to i32\n  %off.m = xor i32 %m, -1\n  %eq.all = or i32 %eq.bits, %off.m\n"
-    code += "  %eq.ok = icmp eq i32 %eq.all, -1\n  %key.ok = icmp eq i64 %key, %old.key\n  %hit = and i1 %eq.ok, %key.ok\n"
-    code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + _spill(offsets)
-    code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags})\n  br label %known\nknown:\n"
+    code += "  %eq.ok = icmp eq i32 %eq.all, -1\n  %mask.ok = icmp eq i32 %m, %old.mask\n  %hit = and i1 %eq.ok, %mask.ok\n"
+    code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + splat("new.base", base, "i64")
+    code += f"  %new.off = sub {V64} {addresses}, %new.base\n" + _spill("%new.off")
+    code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags}, i64 %bytes)\n  br label %known\nknown:\n"
     return code + "  %hits = load i64, ptr %e.hits\n  %hits1 = add i64 %hits, 1\n  store i64 %hits1, ptr %e.hits\n"
 
 
-def _memo_bounds() -> str:
-    return (
-        "  %e.low.v = load i64, ptr %e.low\n  %e.high.v = load i64, ptr %e.high\n  %lo = add i64 %ref, %e.low.v\n  %hi = add i64 %ref, %e.high.v\n"
-        + "  %lo.ok = icmp ult i64 %lo, %bytes\n  %hi.ok = icmp ule i64 %hi, %bytes\n  %inside = and i1 %lo.ok, %hi.ok\n"
-    )
-
-
-_C32, _C1 = f"<{CHUNK} x i32>", f"<{CHUNK} x i1>"
+def _memo_bounds(dynamic: bool) -> str:
+    """%inside: whether all of the pattern is in the array. dynamic: which is not always the same one."""
+    code = "  %e.low.v = load i64, ptr %e.low\n  %lo = add i64 %ref, %e.low.v\n"
+    if dynamic:
+        code += "  %places = add i64 %bytes, 1\n  %e.span.v = load i64, ptr %e.span\n  %room.d = sub i64 %places, %e.span.v\n"
+        code += "  %room = call i64 @llvm.smax.i64(i64 %room.d, i64 0)\n"
+    else:
+        code += "  %room = load i64, ptr %e.room\n"
+    return code + "  %inside = icmp ult i64 %lo, %room\n"
 
 
 def _record(store: bool, load: bool | None = None) -> str:
-    """Marks the words of each line of %e as read or written and appends the lines to the Trace; from %go to %recorded.
+    """Marks the words of each line of %e as read or written and appends the request to the Trace; ends in block %recorded.
     An atomic does both: it reads what it then writes."""
     load = not store if load is None else load
-    code = "  %nl = load i16, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n  %nl.64 = zext i16 %nl to i64\n"
+    code = "  %bl = ashr i64 %ref, 7\n  %wm = load i32, ptr %e.words\n"
     for name in ("read", "written"):
         code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
-    code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n  %bline = add i64 %line0, %bl\n"
-    code += "  %single = icmp eq i16 %nl, 1\n  br i1 %single, label %rec.one, label %rec.many\nrec.one:\n"
-    code += "  %w = load i64, ptr %e.line\n  %wm = trunc i64 %w to i32\n  %wd = ashr i64 %w, 32\n  %idx = add i64 %bl, %wd\n" + _mark(
-        store, load
-    )
-    code += "  br label %rec.trace\nrec.many:\n" + splat("bl.v", "%bl", "i64", CHUNK) + splat("nl.v", "%nl.64", "i64", CHUNK)
-    code += "  br label %rec.head\nrec.head:\n  %i = phi i64 [ 0, %rec.many ], [ %i1, %rec.marked ]\n"
-    code += (
-        f"  %ws.at = getelementptr i64, ptr %e.line, i64 %i\n  %ws = load {C64}, ptr %ws.at, align 64\n  %wms = trunc {C64} %ws to {_C32}\n"
-    )
-    code += f"  %wds = ashr {C64} %ws, splat (i64 32)\n  %ids = add {C64} %wds, %bl.v\n" + splat("i.v", "%i", "i64", CHUNK)
-    code += f"  %nth = add {C64} %i.v, {lanes('i64', range(CHUNK))}\n  %there = icmp ult {C64} %nth, %nl.v\n" + _mark_many(store, load)
-    code += "  br label %rec.marked\nrec.marked:\n"
-    code += f"  %i1 = add i64 %i, {CHUNK}\n  %rec.more = icmp ult i64 %i1, %nl.64\n  br i1 %rec.more, label %rec.head, label %rec.trace\nrec.trace:\n"
-    return code + _trace_lines()
+    code += _mark("%bl", "%wm", store, load) + "  %nl = load i16, ptr %e.lines\n  %single = icmp eq i16 %nl, 1\n"
+    code += "  br i1 %single, label %rec.trace, label %rec.more\nrec.more:\n  %nl.64 = zext i16 %nl to i64\n  br label %rec.head\nrec.head:\n"
+    code += "  %i = phi i64 [ 1, %rec.more ], [ %i1, %rec.marked ]\n  %w.at = getelementptr i64, ptr %e.line, i64 %i\n  %w = load i64, ptr %w.at\n"
+    code += "  %w.words = trunc i64 %w to i32\n  %w.line = ashr i64 %w, 32\n  %w.idx = add i64 %bl, %w.line\n"
+    code += _mark("%w.idx", "%w.words", store, load, "w.") + "  br label %rec.marked\nrec.marked:\n"
+    code += "  %i1 = add i64 %i, 1\n  %rec.again = icmp ult i64 %i1, %nl.64\n  br i1 %rec.again, label %rec.head, label %rec.trace\nrec.trace:\n"
+    return code + _trace()
 
 
-def _trace_lines() -> str:
-    """The lines of %e into the Trace, based at line %bline; ends in block %recorded."""
-    code = "  %shape = load i32, ptr %e.shape\n  %shape.64 = zext i32 %shape to i64\n  %bline.up = shl i64 %bline, 32\n"
-    return code + "  %where = or i64 %bline.up, %shape.64\n" + _trace_request("%nl.64", "%where")
-
-
-def _where_written(name: str, t: str, load: str) -> str:
-    """%name: what the map of written words says; zero where the kernel cannot write the array, which then has no such map."""
-    return (
-        f"  %{name}.none = icmp eq ptr %written, null\n  br i1 %{name}.none, label %{name}.skip, label %{name}.look\n{name}.look:\n{load}"
-        f"  br label %{name}.end\n{name}.skip:\n  br label %{name}.end\n{name}.end:\n"
-        f"  %{name} = phi {t} [ %{name}.map, %{name}.look ], [ zeroinitializer, %{name}.skip ]\n"
-    )
-
-
-def _mark_many(store: bool, load: bool) -> str:
-    """_mark for CHUNK different lines at once."""
-    gather, scatter = f"@llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0", f"@llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0"
-    old = f"  %wr.ps = getelementptr i32, ptr %written, {C64} %ids\n"
-    old += f"  %wr.s.map = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there, {_C32} zeroinitializer)\n"
-    code = old.replace("wr.s.map", "wr.s") if store else _where_written("wr.s", _C32, old)
-    if load:
-        code += f"  %rd.ps = getelementptr i32, ptr %read, {C64} %ids\n"
-        code += f"  %rd.s = call {_C32} {gather}(<{CHUNK} x ptr> align 4 %rd.ps, {_C1} %there, {_C32} zeroinitializer)\n"
-        code += (
-            f"  %freshs = xor {_C32} %wr.s, splat (i32 -1)\n  %firsts = and {_C32} %wms, %freshs\n  %rd.news = or {_C32} %rd.s, %firsts\n"
-        )
-        code += f"  call void {scatter}({_C32} %rd.news, <{CHUNK} x ptr> align 4 %rd.ps, {_C1} %there)\n"
+def _mark(line: str, words: str, store: bool, load: bool, n: str = "") -> str:
+    """These words of a line of the array: read unless they were written before, written. An array that the kernel cannot write has
+    no map of written words. n: a prefix for names."""
+    there = f"  %{n}wr.at = getelementptr i32, ptr %written, i64 {line}\n  %{n}wr.map = load i32, ptr %{n}wr.at\n"
     if store:
-        code += f"  %wr.news = or {_C32} %wr.s, %wms\n"
-        code += f"  call void {scatter}({_C32} %wr.news, <{CHUNK} x ptr> align 4 %wr.ps, {_C1} %there)\n"
+        code, was = there, f"%{n}wr.map"
+    else:
+        code = f"  %{n}none = icmp eq ptr %written, null\n  br i1 %{n}none, label %{n}skip, label %{n}look\n{n}look:\n{there}"
+        code += f"  br label %{n}looked\n{n}skip:\n  br label %{n}looked\n{n}looked:\n"
+        code, was = code + f"  %{n}wr = phi i32 [ %{n}wr.map, %{n}look ], [ 0, %{n}skip ]\n", f"%{n}wr"
+    if load:
+        code += f"  %{n}rd.at = getelementptr i32, ptr %read, i64 {line}\n  %{n}rd = load i32, ptr %{n}rd.at\n"
+        code += f"  %{n}fresh = xor i32 {was}, -1\n  %{n}rd.first = and i32 {words}, %{n}fresh\n  %{n}rd.new = or i32 %{n}rd, %{n}rd.first\n"
+        code += f"  store i32 %{n}rd.new, ptr %{n}rd.at\n"
+    if store:
+        code += f"  %{n}wr.new = or i32 {was}, {words}\n  store i32 %{n}wr.new, ptr %{n}wr.at\n"
     return code
 
 
-RECORD_DECLARATIONS = (
-    f"declare {_C32} @llvm.masked.gather.v{CHUNK}i32.v{CHUNK}p0(<{CHUNK} x ptr>, {_C1}, {_C32})\n"
-    f"declare void @llvm.masked.scatter.v{CHUNK}i32.v{CHUNK}p0({_C32}, <{CHUNK} x ptr>, {_C1})\n"
-)
+def _trace(shape: str | None = None) -> str:
+    """Appends the request to the Trace: its first lane's line, %bl of the array, and its shape (of %e, unless told); nothing when the
+    Trace is off or full. Ends in block %recorded."""
+    code = field("cursor", "%t", THREAD["trace"], "ptr") + field("trace.end", "%t", THREAD["trace_end"], "ptr")
+    code += "  %on = icmp ult ptr %cursor, %trace.end\n  br i1 %on, label %traced, label %recorded\ntraced:\n"
+    code += field("line0", "%a", ALLOC["line"]) + f"  %bl.up = shl i64 %bl, {LINE_UP}\n  %line.up = add i64 %line0, %bl.up\n"
+    code += field("warp", "%t", THREAD["trace_warp"]) + "  %from.warp = or i64 %line.up, %warp\n"
+    code += "" if shape else "  %shape = load i64, ptr %e.shape\n"
+    code += f"  %request = or i64 %from.warp, {shape or '%shape'}\n  store i64 %request, ptr %cursor\n"
+    return code + at("cursor.next", "%cursor", 8) + "  store ptr %cursor.next, ptr %cursor.at\n  br label %recorded\nrecorded:\n"
 
 
-def _mark(store: bool, load: bool) -> str:
-    """Word mask %wm of line %idx: read unless it was written before, written."""
-    old = "  %wr.at = getelementptr i32, ptr %written, i64 %idx\n  %wr.map = load i32, ptr %wr.at\n"
-    code = old.replace("wr.map", "wr") if store else _where_written("wr", "i32", old)
-    if load:
-        code += "  %rd.at = getelementptr i32, ptr %read, i64 %idx\n  %rd = load i32, ptr %rd.at\n  %fresh = xor i32 %wr, -1\n"
-        code += "  %first = and i32 %wm, %fresh\n  %rd.new = or i32 %rd, %first\n  store i32 %rd.new, ptr %rd.at\n"
-    if store:
-        code += "  %wr.new = or i32 %wr, %wm\n  store i32 %wr.new, ptr %wr.at\n"
-    return code
-
-
-def _trace_request(count: str, word: str, flags: int = -(2**63)) -> str:
-    """Appends a request of `count` lines to the Trace: its header and one word; nothing when the Trace is off or full. Ends in %recorded."""
-    code = at("tw.at", "%t", THREAD["trace_words"]) + "  %tw0 = load i64, ptr %tw.at\n"
-    code += at("room.at", "%t", THREAD["trace_room"]) + "  %room.now = load i64, ptr %room.at\n"
-    code += f"  %take = add i64 {count}, 1\n  %tw1 = add i64 %tw0, %take\n  store i64 %tw1, ptr %tw.at\n"
-    code += "  %on = icmp ule i64 %tw1, %room.now\n  br i1 %on, label %traced, label %recorded\ntraced:\n"
-    code += field("cur", "%t", THREAD["trace"], "ptr")
-    code += field("warp", "%t", THREAD["warp"])
-    code += "  %site.u = zext i32 %site to i64\n  %site.up = shl i64 %site.u, 32\n  %warp.up = shl i64 %warp, 16\n"
-    code += f"  %hd0 = or i64 %site.up, {flags}\n  %hd1 = or i64 %hd0, %warp.up\n  %hd = or i64 %hd1, {count}\n  store i64 %hd, ptr %cur\n"
-    code += at("cur1", "%cur", 8) + f"  store i64 {word}, ptr %cur1\n" + at("cur2", "%cur", 16) + "  store ptr %cur2, ptr %cur.at\n"
-    return code + "  br label %recorded\nrecorded:\n"
-
-
-def pointer_vector(offsets: str, name: str = "ptrs") -> str:
-    return (
-        splat("abs.base", "%base", "i64")
-        + f"  %{name}.i = add {V64} {offsets}, %abs.base\n  %{name} = inttoptr {V64} %{name}.i to <32 x ptr>\n"
-    )
-
-
-def _move(op: str, t: str, size: int, unit: str, same: str | None, offset: str) -> str:
-    """From block %move: the unit-stride, one-address and general ways. `offset` is where the unit run starts."""
+def _move(op: str, t: str, size: int, unit: str, same: str | None) -> str:
+    """The unit-stride, one-address and general ways. %first: where the unit run starts, or the one address."""
     vt = f"<32 x {t}>"
-    code = f"  br i1 {unit}, label %run, label %scatter\nrun:\n  %run.i = add i64 %base, {offset}\n  %run.p = inttoptr i64 %run.i to ptr\n"
+    code = f"  br i1 {unit}, label %run, label %scatter\nrun:\n  %run.p = inttoptr i64 %first to ptr\n"
     if op == "load":
         code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
         phi = "[ %run.v, %run ], [ %all.v, %general ]"
         if same:
-            code += (
-                f"  br i1 {same}, label %one, label %general\none:\n  %one.i = add i64 %base, %lo\n  %one.p = inttoptr i64 %one.i to ptr\n"
-            )
+            code += f"  br i1 {same}, label %one, label %general\none:\n  %one.p = inttoptr i64 %first to ptr\n"
             code += f"  %one.s = load {t}, ptr %one.p, align {size}\n" + splat("one.v", "%one.s", t) + "  br label %end\n"
             phi += ", [ %one.v, %one ]"
         else:
             code += "  br label %general\n"
-        code += f"general:\n  %all.v = call {vt} @general.load.{t}(i64 %base, {V64} %off, i32 %m)\n  br label %end\n"
+        code += f"general:\n  %all.v = call {vt} @general.load.{t}({V64} %p, i32 %m)\n  br label %end\n"
         return code + f"end:\n  %v = phi {vt} {phi}\n"
     code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
-    return code + f"  call void @general.store.{t}(i64 %base, {V64} %off, i32 %m, {vt} %v)\n  br label %end\nend:\n"
+    return code + f"  call void @general.store.{t}({V64} %p, i32 %m, {vt} %v)\n  br label %end\nend:\n"
 
 
 def general_functions(t: str, size: int) -> str:
     """The gather and the scatter of type t, out of line: what is rare in tuned code should not be compiled at every access."""
     vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
-    code = (
-        f"define internal {vt} @general.load.{t}(i64 %base, {V64} %off, i32 %m) noinline {{\n  %mv = bitcast i32 %m to {V1}\n"
-        + pointer_vector("%off")
-    )
+    start = f"noinline {{\n  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
+    code = f"define internal {vt} @general.load.{t}({V64} %p, i32 %m) {start}"
     code += (
         f"  %v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n  ret {vt} %v\n}}\n"
     )
-    code += (
-        f"define internal void @general.store.{t}(i64 %base, {V64} %off, i32 %m, {vt} %v) noinline {{\n  %mv = bitcast i32 %m to {V1}\n"
-        + pointer_vector("%off")
-    )
+    code += f"define internal void @general.store.{t}({V64} %p, i32 %m, {vt} %v) {start}"
     return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n  ret void\n}}\n"
 
 
@@ -245,27 +194,28 @@ def _signature(op: str, t: str, name: str, attrs: str) -> tuple[str, str, str]:
     return f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m) {attrs} {{\nentry:\n", f"{rt} zeroinitializer", good
 
 
-def access_function(name: str, op: str, t: str, size: int, space: str, counters: bool, attrs: str) -> str:
-    """One load or store of type t in `space` ("global", "shared", "local", "constant")."""
+def access_function(name: str, op: str, t: str, size: int, space: str, counters: bool, dynamic: bool, attrs: str) -> str:
+    """One load or store of type t in `space` ("global", "shared", "local", "constant"). dynamic: of an array that is not always the same."""
     head, bad, good = _signature(op, t, name, attrs)
     code = head
     if space == "local":
         return code + _local_body(op, t, size, counters, bad) + good
-    code += _base() + limit_of(size)
+    code += _base()
     if counters and space != "constant":
-        code += _memo(size, SHARED if space == "shared" else 0) + _memo_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n"
-        code += _stray(bad) + "go:\n"
+        code += field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0")
+        code += _memo(size, SHARED if space == "shared" else 0) + _memo_bounds(dynamic)
+        code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
         if space == "global":
             code += _record(op == "store")
         code += "  %kind = load i16, ptr %e.kind\n  %is.unit = icmp eq i16 %kind, 1\n  %is.same = icmp eq i16 %kind, 2\n"
-        return code + _move(op, t, size, "%is.unit", "%is.same", "%lo") + good
-    code += _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad) + "go:\n"
-    code += f"  %ref = extractelement {V64} %off, i64 0\n" + splat("ref.v", "%ref", "i64") + f"  %delta = sub {V64} %off, %ref.v\n"
+        return code + _move(op, t, size, "%is.unit", "%is.same") + good
+    code += _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad) + "go:\n"
+    code += f"  %first = extractelement {V64} %p, i64 0\n" + splat("first.v", "%first", "i64") + f"  %delta = sub {V64} %p, %first.v\n"
     code += (
         f"  %unit.eq = icmp eq {V64} %delta, {lanes('i64', [k * size for k in range(32)])}\n  %unit.bits = bitcast {V1} %unit.eq to i32\n"
     )
     code += "  %unit.m = and i32 %unit.bits, %m\n  %is.unit = icmp eq i32 %unit.m, -1\n"
-    return code + _move(op, t, size, "%is.unit", None, "%ref") + good
+    return code + _move(op, t, size, "%is.unit", None) + good
 
 
 def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
@@ -279,9 +229,7 @@ def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
         code += f"  %row = lshr {V64} %off, {lanes('i64', [2] * 32)}\n  %row.b = shl {V64} %row, {lanes('i64', [7] * 32)}\n"
         code += f"  %low2 = and {V64} %off, {lanes('i64', [3] * 32)}\n  %voff0 = or {V64} %row.b, %low2\n"
         code += f"  %voff = add {V64} %voff0, {lanes('i64', [4 * k for k in range(32)])}\n"
-        code += _memo(size, LOCAL, "%voff") + "  br label %go\ngo:\n  %nl = load i16, ptr %e.lines\n  %bl = ashr i64 %ref, 7\n"
-        code += at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at\n  %bline = add i64 %line0, %bl\n"
-        code += "  %nl.64 = zext i16 %nl to i64\n" + _trace_lines()
+        code += _memo(size, LOCAL, "%voff", "0") + "  br label %go\ngo:\n  %bl = ashr i64 %ref, 7\n" + _trace()
     code += f"  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
     vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
     if op == "load":
@@ -289,22 +237,26 @@ def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:
     return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n"
 
 
+def words_of(size: int) -> int:
+    """The words of a line that an access of `size` bytes at its start touches, one bit each."""
+    return (1 << -(-size // 4)) - 1
+
+
 def uniform_load_function(name: str, t: str, size: int, space: str, counters: bool, attrs: str) -> str:
-    """A load whose address is the same in all lanes: one scalar load; a request of one line."""
+    """A load whose address is the same in all lanes: one scalar load; a request of one line. %shapes: the first of the site's shapes."""
     rt = f"{{ {t}, i1 }}"
-    code = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, i64 %p, i32 %m) {attrs} {{\nentry:\n"
+    code = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, i64 %shapes, i64 %p, i32 %m) {attrs} {{\nentry:\n"
     code += "  %base = load i64, ptr %a, !invariant.load !0\n  %off.s = sub i64 %p, %base\n" + limit_of(size)
     code += "  %inside = icmp ult i64 %off.s, %limit\n  br i1 %inside, label %go, label %stray, !prof !1\n"
     code += "stray:\n" + splat("off", "%off.s", "i64") + _spill()
     code += f"  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n  ret {rt} zeroinitializer\ngo:\n"
     if counters and space == "global":
         bits = 1 if size <= 4 else 3 if size == 8 else 15
-        code += f"  %idx = ashr i64 %off.s, 7\n  %wi = lshr i64 %off.s, 2\n  %wi.32 = trunc i64 %wi to i32\n  %wb = and i32 %wi.32, 31\n  %wm = shl i32 {bits}, %wb\n"
+        code += f"  %bl = ashr i64 %off.s, 7\n  %wi = lshr i64 %off.s, 2\n  %wi.in = and i64 %wi, 31\n  %wb = trunc i64 %wi.in to i32\n"
+        code += f"  %wm = shl i32 {words_of(size)}, %wb\n"
         for row in ("read", "written"):
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
-        code += _mark(False, True) + at("line.at", "%a", ALLOC["line"]) + "  %line0 = load i64, ptr %line.at, !invariant.load !0\n"
-        code += "  %ln = add i64 %line0, %idx\n  %ln.up = shl i64 %ln, 32\n  %wm.64 = zext i32 %wm to i64\n  %tw = or i64 %ln.up, %wm.64\n"
-        code += _trace_request("1", "%tw", -(2**63) | TRACE_INLINE)
+        code += _mark("%bl", "%wm", False, True) + "  %wi.2 = shl i64 %wi.in, 1\n  %shape.w = add i64 %shapes, %wi.2\n" + _trace("%shape.w")
     if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
         code += field("tot", "%t", THREAD["totals"], "ptr", ", !invariant.load !0")
         code += f"  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
@@ -322,16 +274,10 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     code = f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, <32 x {t}> %v{extra}, ptr %out) noinline {{\nentry:\n"
     code += f"  %ps = alloca [32 x i64], align 64\n  %vs = alloca [32 x {t}], align 64\n  %cs = alloca [32 x {t}], align 64\n"
     code += "  %banks = alloca <32 x i8>, align 32\n" if counters and space == "shared" else ""
-    code += (
-        _base()
-        + limit_of(size)
-        + _vector_bounds()
-        + "  br i1 %inside, label %fine, label %stray, !prof !1\n"
-        + _stray("i1 false")
-        + "fine:\n"
-    )
+    code += _base() + _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %fine, label %stray, !prof !1\n"
+    code += _stray("i1 false") + "fine:\n"
     if counters and space == "global":
-        code += _memo(size, 0) + "  br label %go\ngo:\n" + _record(True, True)
+        code += _memo(size, 0) + _record(True, True)
     elif counters:  # their patterns are nearly always new: count as they run; lanes of one bank wait for each other, equal addresses too
         code += "  store <32 x i8> zeroinitializer, ptr %banks, align 32\n"
     code += f"  store {V64} %p, ptr %ps, align 64\n  store <32 x {t}> %v, ptr %vs, align 64\n"

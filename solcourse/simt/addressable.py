@@ -9,7 +9,7 @@ import numpy as np
 
 from solcourse.simt.arguments import BoundArguments
 from solcourse.simt.compiler import Compiled, distinct_bits
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP
 from solcourse.simt.pool import CLEAN, MEMORY
 from solcourse.simt.records import LINE_BYTES, Trace
 
@@ -36,7 +36,7 @@ class Addressable:
         rows = [(k, index) for k, index in reached if index is not None]
         self.read = {index for k, index in rows if k in c.plan.read_rows}  # allocations the kernel may read, by any parameter
         self.written = {index for k, index in rows if k in c.plan.written_rows}
-        self.atomics = any(s.kind == "global_atomic" for s in c.program.sites)
+        self.atomic = {index for k, index in rows if k in c.plan.atomic_rows}
         self.maps: list[dict[int, tuple[Any, ...]]] = []
         self.keep: list = []
         self.bitmaps: list[np.ndarray] = []
@@ -65,14 +65,15 @@ class Addressable:
                 if index is None:
                     continue
                 a = self.allocations[index]
-                row[0], row[1], row[ALLOC["line"] // 8] = a.address, a.nbytes, self.lines[index]
+                row[0], row[1], row[ALLOC["line"] // 8] = a.address, a.nbytes, self.lines[index] << LINE_UP
                 if self.counters:
                     if index not in maps:
                         lines = -(-a.nbytes // LINE_BYTES) + 1
-                        words = -(-a.nbytes // 4) + 2 if self.atomics else 1
+                        words = -(-a.nbytes // 4) + 2
                         read = self._bitmap(lines) if index in self.read else None
                         written = self._bitmap(lines) if index in self.written else None
-                        maps[index] = (read, written, self._map(words), self._map(words))
+                        stamp, count = (self._map(words) if index in self.atomic else None for _ in range(2))
+                        maps[index] = (read, written, stamp, count)
                     for m, column in zip(maps[index], ("read", "written", "stamp", "count"), strict=True):
                         row[ALLOC[column] // 8] = 0 if m is None else m.ctypes.data
             elif kind == "constant":
@@ -115,7 +116,7 @@ class Addressable:
             each = [maps[index] for maps in self.maps]
             read, written = (self._distinct([maps[k] for maps in each if maps[k] is not None], index, lines) for k in (0, 1))
             touched.append((4 * read, 4 * written, self.allocations[index].nbytes))
-            if self.atomics:
+            if index in self.atomic:
                 most = max(most, int(sum(maps[3] for maps in each).max(initial=0)))
         CLEAN.give(self.bitmaps)
         return touched, most

@@ -34,7 +34,7 @@ from solcourse.simt.ir_text import parse_module
 from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.plan import Plan
-from solcourse.simt.records import FLOP_TYPES, PIPES, BasicBlock, Op, Program, Site
+from solcourse.simt.records import FLOP_TYPES, PIPES, WARP, BasicBlock, Op, Program, Site
 from solcourse.simt.recursion import DEPTH, RECURSION, STACK, unfold
 
 _LOCK = threading.RLock()
@@ -58,6 +58,7 @@ class Compiled:
     constants: dict[str, tuple[int, int]]  # address, bytes of each global constant
     uniform_sites: frozenset[int]
     several_sites: frozenset[int]
+    uniform_shapes: np.ndarray  # what the Trace's shapes begin with, int64
     leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
     array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
     keep: tuple  # the JIT engine
@@ -272,12 +273,10 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
     declared = dict(e.declared)
     declared["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
     declared["llvm.smax.i64"] = "declare i64 @llvm.smax.i64(i64, i64)"
-    declared["simt_miss"] = "declare void @simt_miss(ptr, ptr, i32, i32, i32) cold"
+    declared["simt_miss"] = "declare void @simt_miss(ptr, ptr, i32, i32, i32, i64) cold"
     declared["simt_stray"] = "declare void @simt_stray(ptr, i64, i32, i32) cold"
     if any(n.startswith("permute") for n in e.helpers) and e.wide:
         declared["vperm"] = "declare <16 x i32> @llvm.x86.avx512.vpermi2var.d.512(<16 x i32>, <16 x i32>, <16 x i32>)"
-    if e.counters:
-        declared["record"] = access.RECORD_DECLARATIONS
     helpers = "\n".join(h.replace("alwaysinline {", "alwaysinline #0 {").replace("noinline {", "noinline #0 {") for h in e.helpers.values())
     return "\n".join((*globals_, *declared.values(), helpers, warp, driver.text(e.plan, bool(e.counters))))
 
@@ -332,6 +331,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         constants=constants,
         uniform_sites=frozenset(plan.uniform_sites),
         several_sites=frozenset(plan.several_sites),
+        uniform_shapes=_uniform_shapes(sites, plan.uniform_global),
         leaders=np.array(graph.leaders, np.int64),
         array_bytes={
             roots.array_name((k, n)): constants[n][1]
@@ -342,6 +342,15 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         },
         keep=(engine,),
     )
+
+
+def _uniform_shapes(sites: tuple[Site, ...], uniform: list[int]) -> np.ndarray:
+    """Of the sites whose lanes all have one address: one line, at each of its 32 words."""
+    shapes = np.zeros((len(uniform), WARP, 2), np.uint64)
+    for of_site, k in zip(shapes, uniform, strict=True):
+        of_site[:, 0] = 1 << 63 | k << 32 | 1
+        of_site[:, 1] = [access.words_of(sites[k].size) << word & 0xFFFFFFFF for word in range(WARP)]
+    return shapes.reshape(-1).view(np.int64)
 
 
 METRICS = ("issue", "ints", "table_flops", "branches", "barriers", *(f"flops.{t}" for t in FLOP_TYPES), *(f"pipe.{p}" for p in PIPES))
@@ -411,9 +420,16 @@ def _of_runtime(name: str, arguments: int):
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(_runtime().get_function_address(name))
 
 
-def expand_trace(start: int, end: int, shapes: int, to: int) -> int:
-    """Writes the requests recorded at addresses start .. end as words of a records.Trace; returns where they end."""
-    return _of_runtime("simt_expand", 4)(start, end, shapes, to)
+def expand_trace(start: int, end: int, shapes: int, to: int, to_end: int) -> int:
+    """Writes the requests recorded at addresses start .. end as words of a records.Trace, as far as they fit; returns where they end."""
+    return _of_runtime("simt_expand", 5)(start, end, shapes, to, to_end)
+
+
+def expanded_words(notes: np.ndarray, shapes: int) -> np.ndarray:
+    """How many words of a records.Trace each traced block becomes. notes: (blocks, 3) int64, see layout.TRACED_BYTES."""
+    words = np.empty(len(notes), np.int64)
+    _of_runtime("simt_block_words", 4)(notes.ctypes.data, len(notes), shapes, words.ctypes.data)
+    return words
 
 
 def distinct_bits(maps: list[int], words: int) -> int:

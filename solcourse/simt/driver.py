@@ -16,6 +16,7 @@ from solcourse.simt.layout import (
     SAVED_HOW,
     SPINNING,
     THREAD,
+    TRACE_WARP,
     TRACED_BYTES,
 )
 from solcourse.simt.pieces import field
@@ -40,7 +41,7 @@ def text(plan: Plan, counters: bool) -> str:
     code += f"  %next.at = getelementptr i8, ptr %l, i64 {LAUNCH['next']}\n  %done.at = getelementptr i8, ptr %l, i64 {LAUNCH['done']}\n"
     code += f"  %stop.at = getelementptr i8, ptr %l, i64 {LAUNCH['stop']}\n"
     code += f"  %count.at = getelementptr i8, ptr %t, i64 {THREAD['blocks_count']}\n"
-    code += f"  %cursor.at = getelementptr i8, ptr %t, i64 {THREAD['trace']}\n  %words.at = getelementptr i8, ptr %t, i64 {THREAD['trace_words']}\n  %dead.at = getelementptr i8, ptr %t, i64 {THREAD['trace_dead']}\n"
+    code += f"  %cursor.at = getelementptr i8, ptr %t, i64 {THREAD['trace']}\n  %dead.at = getelementptr i8, ptr %t, i64 {THREAD['trace_dead']}\n"
     code += f"  %exec.at = getelementptr i8, ptr %t, i64 {THREAD['exec']}\n  %warp.at = getelementptr i8, ptr %t, i64 {THREAD['warp']}\n"
     code += (
         f"  %local.at2 = getelementptr i8, ptr %t, i64 {THREAD['local']}\n  %saved.at2 = getelementptr i8, ptr %t, i64 {THREAD['saved']}\n"
@@ -62,8 +63,8 @@ def text(plan: Plan, counters: bool) -> str:
         code += f"  %{axis}.32 = trunc i64 %{axis} to i32\n" + _put(f"ctaid_{axis}", f"%{axis}.32", "i32")
     code += _put("block", "%lin")
     code += "  %dead = load i64, ptr %dead.at\n  %alive = icmp eq i64 %dead, 0\n  %early = icmp slt i64 %b, %trace_blocks\n  %traced = and i1 %alive, %early\n"
-    code += "  %limit.now = select i1 %traced, i64 %trace_limit, i64 0\n" + _put("trace_room", "%limit.now")
-    code += "  %cursor0 = load i64, ptr %cursor.at\n  %words0 = load i64, ptr %words.at\n"
+    code += "  %end.trace = select i1 %traced, i64 %trace_limit, i64 0\n" + _put("trace_end", "%end.trace")
+    code += "  %cursor0 = load i64, ptr %cursor.at\n"
     code += "  %row.kept = icmp slt i64 %b, %exec_rows_blocks\n  %row.first = mul i64 %b, %warps\n"
     if plan.waits:
         code += (
@@ -79,11 +80,11 @@ def text(plan: Plan, counters: bool) -> str:
     code += "block.done:\n  %prog = atomicrmw add ptr %done.at, i64 1 monotonic\n"
     if plan.waits:
         code += f"  br i1 %is.fresh, label %noting, label %ended\nended:\n  ret i32 {ENDED}\nnoting:\n"
-    code += "  br i1 %traced, label %trace.note, label %trace.skip\ntrace.skip:\n  store i64 %words0, ptr %words.at\n  br label %trace.noted\ntrace.note:\n  %n0 = load i64, ptr %count.at\n"
+    code += "  br i1 %traced, label %trace.note, label %trace.noted\ntrace.note:\n  %n0 = load i64, ptr %count.at\n"
     code += f"  %no = mul i64 %n0, {TRACED_BYTES}\n  %blocks.p = inttoptr i64 %blocks to ptr\n  %note = getelementptr i8, ptr %blocks.p, i64 %no\n"
-    code += "  %words1 = load i64, ptr %words.at\n  %taken = sub i64 %words1, %words0\n  store i64 %lin, ptr %note\n"
-    code += "  %note8 = getelementptr i8, ptr %note, i64 8\n  store i64 %cursor0, ptr %note8\n  %note16 = getelementptr i8, ptr %note, i64 16\n  store i64 %taken, ptr %note16\n"
-    code += "  %n1 = add i64 %n0, 1\n  store i64 %n1, ptr %count.at\n  %full = icmp ugt i64 %words1, %trace_limit\n"
+    code += "  %cursor1 = load i64, ptr %cursor.at\n  store i64 %lin, ptr %note\n  %note8 = getelementptr i8, ptr %note, i64 8\n"
+    code += "  store i64 %cursor0, ptr %note8\n  %note16 = getelementptr i8, ptr %note, i64 16\n  store i64 %cursor1, ptr %note16\n"
+    code += "  %n1 = add i64 %n0, 1\n  store i64 %n1, ptr %count.at\n  %full = icmp uge i64 %cursor1, %trace_limit\n"
     code += "  %full.64 = zext i1 %full to i64\n  store i64 %full.64, ptr %dead.at\n  br label %trace.noted\ntrace.noted:\n"
     on = "  %b.next = add i64 %b, 1\n  %more = icmp slt i64 %b.next, %b.end\n  br i1 %more, label %block, label %take\n"
     code += "  br label %take\n" if plan.waits else on
@@ -100,7 +101,8 @@ def _choose(plan: Plan) -> str:
 
 
 def _before_warp(plan: Plan, saved: bool) -> str:
-    code = "  store i64 %w, ptr %warp.at\n  %row.w = add i64 %row.first, %w\n  %row.o = mul i64 %row.w, %exec_row_bytes\n  %row.a = add i64 %exec_rows, %row.o\n"
+    code = f"  store i64 %w, ptr %warp.at\n  %w.trace = shl i64 %w, {TRACE_WARP}\n" + _put("trace_warp", "%w.trace")
+    code += "  %row.w = add i64 %row.first, %w\n  %row.o = mul i64 %row.w, %exec_row_bytes\n  %row.a = add i64 %exec_rows, %row.o\n"
     code += "  %row.p = select i1 %row.kept, i64 %row.a, i64 %exec_common\n  store i64 %row.p, ptr %exec.at\n"
     if saved:
         code += "  %sv.o = mul i64 %w, %saved_bytes\n  %sv = add i64 %saved, %sv.o\n  store i64 %sv, ptr %saved.at2\n  %sv.p = inttoptr i64 %sv to ptr\n"

@@ -97,7 +97,8 @@ class Emitter(Parking):
         o(f"%gw.{k} = add i64 %bw.{k}, %w64.{k}")
         o(f"%gl.{k} = mul i64 %gw.{k}, {self.plan.local_bytes // 4}")
         o(f"%vl.{k}.0 = add i64 %gl.{k}, {LOCAL_LINES + self.plan.local_offsets[name] // 4}")
-        o(f"%vl.{k} = and i64 %vl.{k}.0, 2147483647")
+        o(f"%vl.{k}.1 = and i64 %vl.{k}.0, 2147483647")
+        o(f"%vl.{k} = shl i64 %vl.{k}.1, 32")
         o(f"%vline.{k} = getelementptr i8, ptr %row.{k}, i64 {ALLOC['line']}")
         o(f"store i64 %vl.{k}, ptr %vline.{k}")
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 THREAD = {
     name: 8 * k
     for k, name in enumerate(
-        "launch exec shared local saved trace trace_room ctaid_x ctaid_y ctaid_z block warp "
+        "launch exec shared local saved trace trace_end ctaid_x ctaid_y ctaid_z block warp "
         "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase arrival scratch allocs words "
-        "blocks blocks_count exec_common dummy shared_fill divergent trace_limit trace_dead bypassed trace_words shapes shapes_used "
+        "blocks blocks_count exec_common dummy shared_fill divergent trace_limit trace_dead bypassed trace_warp shapes shapes_used shapes_limit "
         "raised raised_block raised_thread print_at print_end print_lost enter moved moves trace_from".split()
     )
 }
@@ -29,16 +29,20 @@ LAUNCH = {
 }
 LAUNCH_BYTES = 8 * 32
 
+# line: of the array's first byte in the virtual address space, in the upper half of the word
 ALLOC = {"base": 0, "size": 8, "line": 16, "read": 24, "written": 32, "stamp": 40, "count": 48, "spare": 56}
 ALLOC_BYTES = 64
 
-# one remembered lane pattern of a site; key = mask | alignment << 32 (mask is never 0, so 0 means empty)
-# kind and lines are int16; shape: int32, where the Trace's shapes have its lines
+# One remembered lane pattern of a site. First what every access looks at: hits; mask int32 (of the active lanes, never 0: 0 means
+# empty); kind and lines int16 (lines: how many it touches); low: its lowest offset, relative to the first active lane's; room: how
+# many lowest offsets are inside the site's array; shape: where the Trace's shapes have its lines; words int32: its mask of the first
+# line. Then what each hit costs, span (bytes from the lowest to behind the highest), the pattern itself (offsets relative to the start
+# of the first active lane's line) and its lines.
 MEMO = {
-    "hits": 0, "key": 8, "low": 16, "high": 24, "sectors": 32, "wavefronts": 40, "conflicts": 48, "kind": 56, "lines": 58, "shape": 60,
-    "pattern": 64, "line": 320,
+    "hits": 0, "mask": 8, "kind": 12, "lines": 14, "low": 16, "room": 24, "shape": 32, "words": 40,
+    "sectors": 64, "wavefronts": 72, "conflicts": 80, "span": 88, "pattern": 128, "line": 384,
 }  # fmt: skip
-MEMO_BYTES = 320 + 8 * 64
+MEMO_BYTES = 384 + 8 * 64
 MEMO_WAYS = 32  # one per 4-byte alignment within a line: a column walk meets them all
 # MEMO kind: 1 unit stride over all 32 lanes, 2 one address, 0 anything else
 
@@ -54,10 +58,11 @@ FRESH, RELEASED, CONTINUED = 0, 1, 2  # how a warp, or a block, is entered
 SAVED_ENDED, SAVED_HOW, SAVED_TURNS, SAVED_MASKS = -1, 4, 8, 64
 CHANGED_GLOBAL, CHANGED_OWN = 1, 2  # what a block changed: global memory, its own shared or local memory
 
-# a block that was traced: linear index, first word, number of words
+# a block that was traced: linear index, addresses of its first request and behind its last
 TRACED_BYTES = 24
 
-# The Trace as it is recorded: two words for each request, and the lines of each lane pattern once, in `shapes`:
-#   header | line of the array << 32 | first word in shapes          (lines = shapes + line << 32; see records.Trace)
-#   header with TRACE_INLINE | the one line word itself
-TRACE_INLINE = 1 << 62
+# The Trace as it is recorded: one word for each request, and what many of them share once, in `shapes`:
+#   request  line of the first active lane << 32 | warp in block << 24 | index of its shape
+#   shape    header as in records.Trace, without the warp, and its line words, relative to the request's line
+LINE_UP, TRACE_WARP = 32, 24
+UNIFORM_SHAPES = 64  # words of the shapes of a site whose lanes all have one address: a header and a line for each place in a line

@@ -21,6 +21,7 @@ from solcourse.simt.layout import (
     ERROR_BOUNDS,
     LAUNCH,
     LAUNCH_BYTES,
+    MEMO,
     MEMO_BYTES,
     MEMO_WAYS,
     THREAD,
@@ -29,6 +30,7 @@ from solcourse.simt.layout import (
     TRACED_BYTES,
 )  # fmt: skip
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS, ROW
+from solcourse.simt.pieces import CHUNK
 from solcourse.simt.pool import CLEAN, MEMORY, aligned
 from solcourse.simt.printing import BUFFER_BYTES
 from solcourse.simt.recording import TRACE_BLOCKS, RecordedTrace
@@ -99,9 +101,11 @@ class Worker:
         self.scratch = aligned(WARP * 8)
         self.dummy = aligned(8 * 80)
         self.rows = rows.copy()
-        self.requests, self.shapes = (
-            MEMORY.take(8 * (recording.TRACE_WORDS + slack), zero=False) if traced else aligned(64) for slack in (2, 80)
-        )
+        # a request becomes two words of a Trace at least: a full buffer is more than fits into one
+        requests, shaped = (recording.TRACE_WORDS // 2 + 1, recording.TRACE_WORDS + len(c.uniform_shapes)) if traced else (0, 0)
+        self.requests, self.shapes = (MEMORY.take(8 * (n + CHUNK), zero=False) for n in (requests, shaped))
+        if traced:
+            self.shapes[: c.uniform_shapes.nbytes].view(np.int64)[:] = c.uniform_shapes
         self.traced_block = MEMORY.take(max(1, traced) * TRACED_BYTES, zero=False)
         self.traced = self.traced_block[: max(1, traced) * TRACED_BYTES].view(np.int64).reshape(-1, TRACED_BYTES // 8)
         put = {
@@ -109,7 +113,8 @@ class Worker:
             "shared": self.shared.ctypes.data, "local": self.local.ctypes.data, "saved": self.saved.ctypes.data,
             "scratch": self.scratch.ctypes.data, "dummy": self.dummy.ctypes.data, "memo": self.memo.ctypes.data,
             "totals": self.totals.ctypes.data, "allocs": self.rows.ctypes.data, "blocks": self.traced.ctypes.data,
-            "trace": self.requests.ctypes.data, "shapes": self.shapes.ctypes.data, "trace_limit": recording.TRACE_WORDS if traced else 0,
+            "trace": self.requests.ctypes.data, "trace_limit": self.requests.ctypes.data + 8 * requests,
+            "shapes": self.shapes.ctypes.data, "shapes_used": len(c.uniform_shapes), "shapes_limit": shaped,
         }  # fmt: skip
         self.printed = aligned(BUFFER_BYTES if plan.prints else 8, zero=False)
         put |= {"print_at": self.printed.ctypes.data, "print_end": self.printed.ctypes.data + len(self.printed)}
@@ -288,7 +293,8 @@ def _sites(crew: list[Worker], count: int, counted: bool) -> np.ndarray:
         sites += w.totals
         if counted and count:
             memo = w.memo[: w.memo_bytes].view(np.int64).reshape(count, MEMO_WAYS, MEMO_BYTES // 8)
-            sites[:, :3] += (memo[:, :, 0:1] * memo[:, :, 4:7]).sum(axis=1)
+            hits, costs = MEMO["hits"] // 8, MEMO["sectors"] // 8  # and the wavefronts and conflicts behind them
+            sites[:, :3] += (memo[:, :, hits, None] * memo[:, :, costs : costs + 3]).sum(axis=1)
     return sites
 
 

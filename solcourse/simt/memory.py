@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solcourse.simt import access, lanes, ops
 from solcourse.simt.ir import Instr, leaf_range, member_offset, members, type_size, type_text
+from solcourse.simt.layout import UNIFORM_SHAPES
 from solcourse.simt.plan import FRAME
 from solcourse.simt.values import Values
 
@@ -29,6 +30,7 @@ class Memory(Values):
         reached = range(self.plan.find_rows) if row is None else (row,)
         self.plan.read_rows.update(reached if i.op != "store" else ())
         self.plan.written_rows.update(reached if i.op != "load" else ())
+        self.plan.atomic_rows.update(reached if i.op not in ("load", "store") else ())
         if space == SEVERAL:
             return self._several(i, t, size, array)
         site = len(self.plan.sites)
@@ -104,7 +106,7 @@ class Memory(Values):
             sites.append(len(self.plan.sites))
             self.plan.several_sites.add(sites[-1])
             self.plan.sites.append((i, self.node, space, i.op, size, array))
-            inner.append(self._helper(i.op, t, size, space, False))
+            inner.append(self._access(i.op, t, size, space, dynamic=True))
         name = f"several.{i.op}.{t}{'.local' * mixed_local}"
         kinds = [kind for kind, _ in self.plan.rows]
         first_rows = (kinds.count("param"), kinds.count("param") + kinds.count("shared"))
@@ -126,7 +128,11 @@ class Memory(Values):
         if name not in self.helpers:
             self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs)
         p = self.value(pointer, False, "ptr")
-        return self._loaded(t, f"@{name}(ptr %t, ptr {self._row(row, pointer)}, i32 {site}, i64 {p}, i32 {self.current_mask})")
+        shapes = UNIFORM_SHAPES * len(self.plan.uniform_global)
+        if space == "global":
+            self.plan.uniform_global.append(site)
+        head = f"ptr %t, ptr {self._row(row, pointer)}, i32 {site}, i64 {shapes}, i64 {p}, i32 {self.current_mask}"
+        return self._loaded(t, f"@{name}({head})")
 
     def _space(self, i: Instr, pointer: object) -> tuple[str, int | None, str]:
         """(space, ALLOC row or None when it depends on the lane, array name)."""
@@ -157,16 +163,21 @@ class Memory(Values):
         return self.op(f"call ptr @find(ptr %t, i64 {first}, i64 {self.plan.find_rows})")
 
     def _helper(self, op: str, t: str, size: int, space: str, mixed: bool) -> str:
-        name = f"{op}.{t}.{space}"
+        name = self._access(op, t, size, space, dynamic=mixed)
+        if not mixed:
+            return name
+        many = f"mixed.{name}"
+        self.helpers["find"] = access.FIND
+        self.helpers.setdefault(many, lanes.mixed_function(many, name, op, t, self.plan.find_rows))
+        return many
+
+    def _access(self, op: str, t: str, size: int, space: str, dynamic: bool) -> str:
+        """dynamic: the site's array is not always the same one."""
+        name = f"{op}.{t}.{space}{'.any' * dynamic}"
         if name not in self.helpers:
-            self.helpers[name] = access.access_function(name, op, t, size, space, self.counters, self.attrs)
+            self.helpers[name] = access.access_function(name, op, t, size, space, self.counters, dynamic, self.attrs)
             self.declared[f"gather.{t}"] = access.gather_declarations(t)
             self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
-        if mixed:
-            many = f"mixed.{name}"
-            self.helpers["find"] = access.FIND
-            self.helpers.setdefault(many, lanes.mixed_function(many, name, op, t, self.plan.find_rows))
-            return many
         return name
 
     def _of_first_lane(self, v: str, t: str) -> str:

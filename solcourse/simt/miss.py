@@ -58,7 +58,7 @@ exit:
 """
 
 # the memo entry's fields, and the site's totals
-_ENTRY = f"""define void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %mask, i32 %flags) {{
+_ENTRY = f"""define void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %mask, i32 %flags, i64 %bytes) {{
 entry:
   %banks = alloca {V8}, align 32
 {"".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())}"""
@@ -77,35 +77,40 @@ def _flush() -> str:
     return code + "  store i64 0, ptr %e.hits\n"
 
 
-# the offsets relative to the first active lane, their lowest and highest, and the key: mask and place within a line
+# the offsets relative to the line of the first active lane, their lowest and highest, and how many lowest offsets are in the array
 _PATTERN = f"""{field("scratch", "%t", THREAD["scratch"], "ptr")}  %off = load {V64}, ptr %scratch, align 64
   %first.lane = call i32 @llvm.cttz.i32(i32 %mask, i1 false)
   %first.in = and i32 %first.lane, 31
   %ref = extractelement {V64} %off, i32 %first.in
-{splat("ref.v", "%ref", "i64")}
-  %pattern = sub {V64} %off, %ref.v
+  %align = and i64 %ref, 127
+  %origin = sub i64 %ref, %align
+{splat("origin.v", "%origin", "i64")}
+  %pattern = sub {V64} %off, %origin.v
   store {V64} %pattern, ptr %e.pattern, align 64
+  store i32 %mask, ptr %e.mask
   %mask.v = bitcast i32 %mask to {V1}
-  %for.min = select {V1} %mask.v, {V64} %pattern, {V64} {lanes("i64", [2**62] * 32)}
-  %for.max = select {V1} %mask.v, {V64} %pattern, {V64} {lanes("i64", [-(2**62)] * 32)}
+{splat("ref.v", "%ref", "i64")}
+  %moved = sub {V64} %off, %ref.v
+  %for.min = select {V1} %mask.v, {V64} %moved, {V64} {lanes("i64", [2**62] * 32)}
+  %for.max = select {V1} %mask.v, {V64} %moved, {V64} {lanes("i64", [-(2**62)] * 32)}
   %low = call i64 @llvm.vector.reduce.smin.v32i64({V64} %for.min)
   %top = call i64 @llvm.vector.reduce.smax.v32i64({V64} %for.max)
   %size = and i32 %flags, 255
   %size.64 = zext i32 %size to i64
   %high = add i64 %top, %size.64
+  %span = sub i64 %high, %low
   store i64 %low, ptr %e.low
-  store i64 %high, ptr %e.high
-  %align = and i64 %ref, 127
-  %align.up = shl i64 %align, 32
-  %mask.64 = zext i32 %mask to i64
-  %key = or i64 %align.up, %mask.64
-  store i64 %key, ptr %e.key
+  store i64 %span, ptr %e.span
+  %places = add i64 %bytes, 1
+  %over = sub i64 %places, %span
+  %room.at = call i64 @llvm.smax.i64(i64 %over, i64 0)
+  store i64 %room.at, ptr %e.room
 """
 
 # unit stride over all lanes, one address, or anything else
 _KIND = f"""{splat("size.v", "%size.64", "i64")}
   %unit.want = mul {V64} %size.v, {lanes("i64", range(32))}
-  %unit.eq = icmp eq {V64} %pattern, %unit.want
+  %unit.eq = icmp eq {V64} %moved, %unit.want
   %unit.bits = bitcast {V1} %unit.eq to i32
   %unit.all = icmp eq i32 %unit.bits, -1
   %full = icmp eq i32 %mask, -1
@@ -237,6 +242,8 @@ _COSTS = """last:
   %lines.all = phi i32 [ %lines.kept, %finish ], [ %lines.two, %double.done ]
   %lines.16 = trunc i32 %lines.all to i16
   store i16 %lines.16, ptr %e.lines
+  %line.first = load i32, ptr %e.line
+  store i32 %line.first, ptr %e.words
   %factor = select i1 %two.words, i64 2, i64 1
   %sectors.f = mul i64 %sectors, %factor
   %wave.f = mul i64 %wave, %factor
@@ -247,24 +254,30 @@ _COSTS = """last:
   store i64 %conflict.f, ptr %e.conflicts
 """
 
-# while the Trace is on, the lines become one of its shapes
-_SHAPE = f"""{field("used", "%t", THREAD["shapes_used"])}{at("words.at", "%t", THREAD["trace_words"])}  %words.now = load i64, ptr %words.at
-{field("room", "%t", THREAD["trace_room"])}  %used.32 = trunc i64 %used to i32
-  store i32 %used.32, ptr %e.shape
-  %full.trace = icmp uge i64 %words.now, %room
-  %nothing = or i1 %full.trace, %is.shared
-  br i1 %nothing, label %out.ret, label %shape
-shape:
-{field("shapes", "%t", THREAD["shapes"], "ptr")}  %shape.to = getelementptr i64, ptr %shapes, i64 %used
+# the lines become one of the Trace's shapes; without room (more patterns than a Trace holds requests) the empty one
+_SHAPE = f"""{field("used", "%t", THREAD["shapes_used"])}{field("shapes.limit", "%t", THREAD["shapes_limit"])}  store i64 0, ptr %e.shape
   %lines.64 = zext i32 %lines.all to i64
-  %used.new = add i64 %used, %lines.64
+  %lines.up = add i64 %used, %lines.64
+  %used.new = add i64 %lines.up, 1
+  %fits = icmp sle i64 %used.new, %shapes.limit
+  %global = xor i1 %is.shared, true
+  %shaped = and i1 %fits, %global
+  br i1 %shaped, label %shape, label %out.ret
+shape:
+  store i64 %used, ptr %e.shape
   store i64 %used.new, ptr %used.at
+{field("shapes", "%t", THREAD["shapes"], "ptr")}  %shape.to = getelementptr i64, ptr %shapes, i64 %used
+  %site.up = shl i64 %site.64, 32
+  %header.0 = or i64 %site.up, {-(2**63)}
+  %header = or i64 %header.0, %lines.64
+  store i64 %header, ptr %shape.to
+  %lines.to = getelementptr i64, ptr %shape.to, i64 1
   br label %shape.head
 shape.head:
   %s = phi i64 [ 0, %shape ], [ %s1, %shape.head ]
   %from.at = getelementptr i64, ptr %e.line, i64 %s
   %some.lines = load {C64}, ptr %from.at, align 64
-  %to.at = getelementptr i64, ptr %shape.to, i64 %s
+  %to.at = getelementptr i64, ptr %lines.to, i64 %s
   store {C64} %some.lines, ptr %to.at, align 8
   %s1 = add i64 %s, {CHUNK}
   %s.more = icmp ult i64 %s1, %lines.64

@@ -27,12 +27,14 @@ class Plan:
     shared_offsets: dict[str, int] = field(default_factory=dict)
     shared_sizes: dict[str, int] = field(default_factory=dict)  # dynamic arrays are absent
     uniform_sites: set[int] = field(default_factory=set)
+    uniform_global: list[int] = field(default_factory=list)  # those of global memory: their shapes come first in the Trace's
     several_sites: set[int] = field(default_factory=set)  # of accesses that may go to more than one memory space
     shared_bytes: int = 0
     has_barriers: bool = False
     find_rows: int = 0
     read_rows: set[int] = field(default_factory=set)  # rows of ALLOC that some load or atomic can reach
     written_rows: set[int] = field(default_factory=set)  # rows that some store or atomic can reach
+    atomic_rows: set[int] = field(default_factory=set)  # rows that some atomic can reach
     prints: bool = False  # whether there is a print()
     ordered: bool = False  # blocks must run in one fixed order
     waits: bool = False  # warps may spin, or wait for the whole grid: a block may be suspended

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solcourse.simt.compiler import expand_trace
+from solcourse.simt.compiler import expand_trace, expanded_words
 from solcourse.simt.pieces import CHUNK
 from solcourse.simt.pool import MEMORY
 from solcourse.simt.records import Trace
@@ -23,11 +23,10 @@ TRACE_BLOCKS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one worker traced. notes: (blocks, 3) index, address of the first request, words; addresses of shapes and of the end."""
+    """What one worker traced. notes: (blocks, 3) see layout.TRACED_BYTES; shapes: their address."""
 
     notes: np.ndarray
     shapes: int
-    end: int
 
 
 class RecordedTrace(Trace):
@@ -36,7 +35,7 @@ class RecordedTrace(Trace):
     _parts: list[_Part]
 
     def __init__(self, crew: list[Worker]):
-        self.__dict__["_parts"] = [_Part(w.traced[: w["blocks_count"]].copy(), w.shapes.ctypes.data, w["trace"]) for w in crew]
+        self.__dict__["_parts"] = [_Part(w.traced[: w["blocks_count"]].copy(), w.shapes.ctypes.data) for w in crew]
         weakref.finalize(self, MEMORY.give, [b for w in crew for b in (w.requests, w.shapes)])
 
     @cached_property
@@ -63,7 +62,7 @@ def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The longest run of traced blocks, from the first, that fits the bound: the same whatever thread ran which block.
 
     A first block that does not fit by itself is cut at its last whole request."""
-    notes = np.concatenate([np.column_stack((p.notes, np.append(p.notes[1:, 1], p.end)[: len(p.notes)], np.full(len(p.notes), k)))
+    notes = np.concatenate([np.column_stack((p.notes, expanded_words(p.notes, p.shapes), np.full(len(p.notes), k)))
                             for k, p in enumerate(parts)])  # fmt: skip
     if len(parts) > 1:
         notes = notes[np.argsort(notes[:, 0], kind="stable")]
@@ -71,18 +70,17 @@ def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint64)
     gaps = np.flatnonzero(np.diff(notes[:, 0]) != 1)
     notes = notes[: gaps[0] + 1] if len(gaps) else notes
-    ends = np.cumsum(notes[:, 2])
+    ends = np.cumsum(notes[:, 3])
     n = int(np.searchsorted(ends, TRACE_WORDS, side="right"))
-    cut = n == 0  # the worker that ran the first block has nothing else in its buffer before it
-    notes, ends = (notes[:1], np.array([TRACE_WORDS])) if cut else (notes[:n], ends[:n])
+    notes, ends = (notes[:1], np.array([TRACE_WORDS])) if n == 0 else (notes[:n], ends[:n])  # that one is cut
     words = np.empty(int(ends[-1]) + CHUNK, np.uint64)
-    at = words.ctypes.data
+    at, end = words.ctypes.data, words.ctypes.data + 8 * int(ends[-1])
     # blocks are handed out in chunks: expand what one worker traced in one go as one piece
-    follows = (notes[1:, 4] == notes[:-1, 4]) & (notes[1:, 1] == notes[:-1, 3])
+    follows = (notes[1:, 4] == notes[:-1, 4]) & (notes[1:, 1] == notes[:-1, 2])
     first = np.concatenate(([0], np.flatnonzero(~follows) + 1))
     last = np.concatenate((first[1:], [len(notes)])) - 1
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
-        at = expand_trace(int(notes[a, 1]), int(notes[b, 3]), parts[int(notes[a, 4])].shapes, at)
+        at = expand_trace(int(notes[a, 1]), int(notes[b, 2]), parts[int(notes[a, 4])].shapes, at, end)
     size = (at - words.ctypes.data) // 8
-    offsets = np.concatenate(([0], [size] if cut else ends)).astype(np.int64)
+    offsets = np.concatenate(([0], [size] if n == 0 else ends)).astype(np.int64)
     return notes[:, 0].copy(), offsets, words[:size]

@@ -42,7 +42,6 @@ MEMORY = slice(THREAD["shared"] // 8, THREAD["saved"] // 8 + 1)  # shared, local
 BARRIERS = slice(THREAD["sum0"] // 8, THREAD["arrival"] // 8 + 1)  # sum0, sum1, phase, arrival
 BLOCK, ENTER = THREAD["block"] // 8, THREAD["enter"] // 8
 MOST_BYTES = hasattr(os, "sysconf") and os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 or 4 << 30  # of resident blocks
-REQUEST = 2  # int64 words of the recorded Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,7 @@ class _Room:
         self.barriers = np.zeros(4, np.int64).data
         self.block, self.code = -1, DONE
         self.traced: list[np.ndarray] | None = None  # requests, piece by piece
+        self.cut = False  # some of them are missing
 
     def digest(self, idle: list[tuple[int, int]]) -> bytes:
         """Of everything that decides what the block does next, but for global memory. idle: see Plan."""
@@ -108,7 +108,8 @@ class Residents:
         self.shared_rows = [
             (k * worker.rows.shape[1], c.plan.shared_offsets[n]) for k, (kind, n) in enumerate(c.plan.rows) if kind == "shared"
         ]
-        self.ended: list[tuple[int, list[np.ndarray]]] = []  # traced blocks that were suspended
+        self.ended: list[tuple[int, list[np.ndarray], bool]] = []  # traced blocks that were suspended, and whether requests are missing
+        self.cut: int | None = None  # the block that was not suspended of which requests are missing
         self.started = 0
         self.released = False
 
@@ -179,7 +180,10 @@ class Residents:
             record[BLOCK], record[BARRIERS] = r.block, r.barriers
         if way == RELEASED:
             self["arrival"] = 0
+        dead = self["trace_dead"]
         code = self.call(self.address)
+        if self["trace_dead"] > dead:
+            self.cut = int(self.worker.traced[self["blocks_count"] - 1, 0])
         if code == DONE:  # no block is left, or the launch was stopped: r is as it was
             return code
         r.code, r.block, r.barriers[:] = code, record[BLOCK], record[BARRIERS]
@@ -265,39 +269,39 @@ class Residents:
     # ---- the Trace, whose blocks are in one piece each, in order
 
     def _trace_piece(self, r: _Room, way: int) -> None:
-        """Take what the block has just traced out of the buffer."""
+        """Take what the block has just traced out of the buffer, which then holds the less."""
         if way == FRESH:
-            r.traced = [] if self["trace_room"] else None
+            r.traced, r.cut = [] if self["trace_end"] else None, False
         if r.traced is None:
             return
-        if self["trace_words"] > self["trace_limit"]:
+        if self["trace"] >= self["trace_limit"]:
             self["trace_dead"] = 1
-        start = self["trace_from"]
-        r.traced.append(self._requests(start, self["trace"]))
+        start, end = self["trace_from"], self["trace"]
+        r.traced.append(self._requests(start, end))
+        r.cut |= bool(self["trace_dead"])
         self["trace"] = start
+        self["trace_limit"] -= end - start
         if r.code == ENDED:
-            self.ended.append((self["block"], r.traced))
+            self.ended.append((self["block"], r.traced, r.cut))
 
     def _requests(self, start: int, end: int) -> np.ndarray:
         base = self.worker.requests.ctypes.data
         return self.worker.requests.view(np.uint64)[(start - base) // 8 : (end - base) // 8].copy()
 
     def _order_trace(self) -> None:
-        """Blocks that were suspended ended in another order than they began."""
+        """Blocks that were suspended ended in another order than they began. The Trace ends before the first that is not whole."""
         if not self.ended:
             return
         notes = self.worker.traced
         count, base = self["blocks_count"], self.worker.requests.ctypes.data
-        ends = np.append(notes[1:count, 1], self["trace"])
-        whole = [(int(n[0]), [self._requests(int(n[1]), int(end))]) for n, end in zip(notes[:count], ends, strict=False)]
+        whole = [(int(n), [self._requests(int(a), int(b))], int(n) == self.cut) for n, a, b in notes[:count]]
         parts = sorted(whole + self.ended, key=lambda part: part[0])
-        if self["trace_dead"] and len(parts) == self._count() > 1:
-            parts.pop()  # a Trace that was cut is not the whole grid's
+        cut = next((k for k, (*_, cut) in enumerate(parts) if cut), len(parts))
+        parts = parts[: max(1, cut)]  # as elsewhere, a first block that is cut is all there is
         at, buffer = 0, self.worker.requests.view(np.uint64)
-        for n, (block, pieces) in enumerate(parts):
+        for n, (block, pieces, _) in enumerate(parts):
             requests = np.concatenate(pieces)
             buffer[at : at + len(requests)] = requests
-            words = int((requests[::REQUEST] & np.uint64(0xFFFF)).sum()) + len(requests) // REQUEST
-            notes[n] = block, base + 8 * at, words
+            notes[n] = block, base + 8 * at, base + 8 * (at + len(requests))
             at += len(requests)
         self["trace"], self["blocks_count"] = base + 8 * at, len(parts)

@@ -5,57 +5,102 @@ strays; and what reads the records of a launch afterwards. Compiled once per pro
 from __future__ import annotations
 
 from solcourse.simt import miss
-from solcourse.simt.layout import ERROR_BOUNDS, THREAD, TRACE_INLINE
+from solcourse.simt.layout import ERROR_BOUNDS, LINE_UP, THREAD, TRACE_WARP, TRACED_BYTES
 from solcourse.simt.pieces import C64, CHUNK, V1, V8, V32, V64, at, field, splat
 
 _EXPAND = f"""
-; recorded requests %src .. %end as the words of a records.Trace, at %dst (with room for {CHUNK} more); returns their end
-define ptr @simt_expand(ptr %src, ptr %end, ptr %shapes, ptr %dst) {{
+; recorded requests %src .. %end as the words of a records.Trace, at %dst, as far as they fit whole before %dst.end (behind which
+; there is room for {CHUNK} more words); returns their end
+define ptr @simt_expand(ptr %src, ptr %end, ptr %shapes, ptr %dst, ptr %dst.end) {{
 entry:
   br label %head
 head:
-  %from = phi ptr [ %src, %entry ], [ %from.next, %inline ], [ %from.next, %copied ]
-  %to = phi ptr [ %dst, %entry ], [ %to.inline, %inline ], [ %to.next, %copied ]
+  %from = phi ptr [ %src, %entry ], [ %from.next, %copied ]
+  %to = phi ptr [ %dst, %entry ], [ %to.next, %copied ]
   %more = icmp ult ptr %from, %end
   br i1 %more, label %body, label %exit
 body:
-  %noted = load i64, ptr %from
-  %word.at = getelementptr i64, ptr %from, i64 1
-  %word = load i64, ptr %word.at
-  %from.next = getelementptr i64, ptr %from, i64 2
-  %header = and i64 %noted, {~TRACE_INLINE}
-  store i64 %header, ptr %to
+  %request = load i64, ptr %from
+  %index = and i64 %request, {(1 << TRACE_WARP) - 1}
+  %low = and i64 %request, {(1 << LINE_UP) - 1}
+  %line = xor i64 %request, %low
+  %warp = lshr i64 %low, {TRACE_WARP}
+  %warp.up = shl i64 %warp, 16
+  %shape = getelementptr i64, ptr %shapes, i64 %index
+  %header.0 = load i64, ptr %shape
+  %count = and i64 %header.0, 65535
+  %header = or i64 %header.0, %warp.up
   %lines.to = getelementptr i64, ptr %to, i64 1
-  %flag = and i64 %noted, {TRACE_INLINE}
-  %is.inline = icmp ne i64 %flag, 0
-  br i1 %is.inline, label %inline, label %shape
-inline:
-  store i64 %word, ptr %lines.to
-  %to.inline = getelementptr i64, ptr %to, i64 2
-  br label %head
-shape:
-  %count = and i64 %noted, 65535
-  %index = and i64 %word, 4294967295
-  %up = xor i64 %word, %index
-  %up.1 = insertelement {C64} poison, i64 %up, i64 0
-  %up.v = shufflevector {C64} %up.1, {C64} poison, <{CHUNK} x i32> zeroinitializer
-  %lines.from = getelementptr i64, ptr %shapes, i64 %index
+  %to.next = getelementptr i64, ptr %lines.to, i64 %count
+  %fits = icmp ule ptr %to.next, %dst.end
+  br i1 %fits, label %write, label %exit
+write:
+  store i64 %header, ptr %to
+  %from.next = getelementptr i64, ptr %from, i64 1
+  %lines.from = getelementptr i64, ptr %shape, i64 1
+{splat("line.v", "%line", "i64", CHUNK)}
   br label %copy
 copy:
-  %k = phi i64 [ 0, %shape ], [ %k1, %copy ]
+  %k = phi i64 [ 0, %write ], [ %k1, %copy ]
   %a = getelementptr i64, ptr %lines.from, i64 %k
   %v = load {C64}, ptr %a, align 8
-  %moved = add {C64} %v, %up.v
+  %moved = add {C64} %v, %line.v
   %b = getelementptr i64, ptr %lines.to, i64 %k
   store {C64} %moved, ptr %b, align 8
   %k1 = add i64 %k, {CHUNK}
   %copy.more = icmp ult i64 %k1, %count
   br i1 %copy.more, label %copy, label %copied
 copied:
-  %to.next = getelementptr i64, ptr %lines.to, i64 %count
   br label %head
 exit:
   ret ptr %to
+}}
+
+; the number of words that recorded requests %src .. %end become
+define i64 @simt_expanded(ptr %src, ptr %end, ptr %shapes) {{
+entry:
+  br label %head
+head:
+  %from = phi ptr [ %src, %entry ], [ %from.next, %body ]
+  %words = phi i64 [ 0, %entry ], [ %words.new, %body ]
+  %more = icmp ult ptr %from, %end
+  br i1 %more, label %body, label %exit
+body:
+  %request = load i64, ptr %from
+  %index = and i64 %request, {(1 << TRACE_WARP) - 1}
+  %shape = getelementptr i64, ptr %shapes, i64 %index
+  %header = load i64, ptr %shape
+  %count = and i64 %header, 65535
+  %with = add i64 %words, %count
+  %words.new = add i64 %with, 1
+  %from.next = getelementptr i64, ptr %from, i64 1
+  br label %head
+exit:
+  ret i64 %words
+}}
+
+; the same for %n blocks' notes (layout.TRACED_BYTES), into %out
+define void @simt_block_words(ptr %notes, i64 %n, ptr %shapes, ptr %out) {{
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i1, %body ]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %body, label %exit
+body:
+  %o = mul i64 %i, {TRACED_BYTES}
+  %note = getelementptr i8, ptr %notes, i64 %o
+  %from.at = getelementptr i8, ptr %note, i64 8
+  %from = load ptr, ptr %from.at
+  %end.at = getelementptr i8, ptr %note, i64 16
+  %end = load ptr, ptr %end.at
+  %words = call i64 @simt_expanded(ptr %from, ptr %end, ptr %shapes)
+  %to = getelementptr i64, ptr %out, i64 %i
+  store i64 %words, ptr %to
+  %i1 = add i64 %i, 1
+  br label %head
+exit:
+  ret void
 }}
 """
 
@@ -126,6 +171,7 @@ def text() -> str:
         (
             "declare i32 @llvm.cttz.i32(i32, i1)",
             "declare i32 @llvm.ctpop.i32(i32)",
+            "declare i64 @llvm.smax.i64(i64, i64)",
             f"declare i32 @llvm.vector.reduce.or.v32i32({V32})",
             f"declare i64 @llvm.vector.reduce.smin.v32i64({V64})",
             f"declare i64 @llvm.vector.reduce.smax.v32i64({V64})",

@@ -42,7 +42,7 @@ _STATEMENTS: tuple[
 
 def type_error(error: Exception, function: Any, arg_names: Sequence[str], arg_types: Sequence[Any]) -> KernelTypeError:
     """numba's message cut down to what is wrong, at which line of the learner's, and what to try."""
-    text = _ANSI.sub("", str(error)) or type(error).__name__
+    text = _of_kernels(_ANSI.sub("", str(error))) or type(error).__name__
     kernel = function.__code__
     file, line = _statement(text, function) or _learners_place(text, error) or (kernel.co_filename, kernel.co_firstlineno)
     types = ", ".join(f"{n}: {t}" for n, t in zip(arg_names, arg_types, strict=False))
@@ -63,6 +63,24 @@ def _error_class(kind: Any) -> type[KernelTypeError]:
     if not any(base.__name__ == "NumbaError" for base in kind.__mro__):
         return KernelTypeError
     return type("KernelTypeError", (KernelTypeError, kind), {"__module__": KernelTypeError.__module__})
+
+
+def _of_kernels(text: str) -> str:
+    """Without the candidates of numba's CPU compiler, which are there, beside the kernel's own, once something used @njit."""
+    if "File: numba/cuda/" not in text:
+        return text
+    kept: list[str] = []
+    lines = text.splitlines()
+    hidden: int | None = None  # the indentation of the candidate that is left out
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        indent, starts = len(line) - len(line.lstrip()), line.lstrip().startswith("- Of which")
+        if hidden is not None and line.strip() and (indent < hidden or (starts and indent == hidden)):
+            hidden = None
+        if hidden is None and starts and re.search(r"File: numba/(?!cuda/)", after):
+            hidden = indent
+        if hidden is None:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _learners_place(text: str, error: BaseException) -> tuple[str, int] | None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math  # noqa: F401 - for the mistakes
+import os
 import random  # noqa: F401
 import re
+import subprocess
+import sys
+
 
 import numpy as np
 import pytest
 from llvmlite import ir
-from numba import cuda, float32, int32, types
+from numba import cuda, float32, int32, njit, types
 from numba.extending import intrinsic
 
 from solcourse.errors import KernelError, KernelTypeError, LaunchError, OutOfBounds, RunawayKernel, UnsupportedKernel
+
+AFTER_NJIT = "SOLCOURSE_TEST_AFTER_NJIT"  # set: this file's mistakes are made after something was compiled for the CPU
 
 
 @cuda.jit
@@ -428,6 +434,25 @@ def kernel_of(tmp_path):
         return cuda.jit(scope["mistaken"]), str(file), marked[0] if marked else 3
 
     return make
+
+
+def test_the_cures_are_the_same_after_njit_brought_numbas_cpu_functions():
+    """numba.cuda then lists the CPU compiler's candidates beside its own, each with its own reason why it does not fit."""
+    environment = os.environ | {AFTER_NJIT: "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__, "-k", "told_with_its_line"]
+    child = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stdout[-4000:]
+
+
+if os.environ.get(AFTER_NJIT):
+
+    @njit
+    def on_the_cpu(n):
+        a = np.zeros(n) + np.ones(n)
+        b = np.concatenate((a, np.linspace(0.0, 1.0, n)))
+        return np.sort(b).sum() + b.mean() + np.empty_like(a).size + np.arange(n).max() + np.eye(2).size
+
+    on_the_cpu(3)
 
 
 @pytest.mark.parametrize(("body", "cure"), MISTAKES, ids=[body.split("\n")[0] for body, _ in MISTAKES])
