@@ -2,8 +2,10 @@
 
 Each (operation, type, space) becomes one small LLVM function, inlined into the kernel while there are few of them. With
 counters, a site remembers lane patterns (MEMO): a known pattern costs one vector comparison and brings its bounds, sectors,
-wavefronts and lines with it; a new one goes through `simt_miss`. Global accesses also mark the words they touch and go into the
-Trace. This code runs once for every request of every warp: an instruction saved here is seen in benchmarks/engine.py.
+wavefronts and lines with it; a new one goes through `simt_miss`. Sites that the program says go with unit stride, the pattern of
+tuned code, look for it first, in an entry for each place in a line, and only then, out of line, for others. Global accesses also mark
+the words they touch and go into the Trace. This code runs for every request of every warp: an instruction saved here is seen in
+benchmarks/engine.py.
 """
 
 from __future__ import annotations
@@ -51,24 +53,45 @@ def _vector_bounds() -> str:
     )
 
 
-def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base") -> str:
+def _is_unit(size: int) -> str:
+    """%is.unit: all 32 lanes active, each `size` bytes behind the one before; %first: the address of lane 0."""
+    code = f"  %first = extractelement {V64} %p, i64 0\n" + splat("first.v", "%first", "i64")
+    code += f"  %ahead = sub {V64} %p, %first.v\n  %unit.eq = icmp eq {V64} %ahead, {lanes('i64', [k * size for k in range(32)])}\n"
+    code += f"  %unit.bits = bitcast {V1} %unit.eq to i32\n  %unit.m = and i32 %unit.bits, %m\n  %is.unit = icmp eq i32 %unit.m, -1\n"
+    return code
+
+
+def _entry(way: str) -> str:
+    """%e and pointers to its fields: the site's memo entry number `way`."""
+    code = field("memo", "%t", THREAD["memo"], "ptr", ", !invariant.load !0")
+    code += f"  %site.64 = zext i32 %site to i64\n  %site.off = mul i64 %site.64, {MEMO_WAYS * MEMO_BYTES}\n"
+    code += f"  %way.off = mul i64 {way}, {MEMO_BYTES}\n  %e.off = add i64 %site.off, %way.off\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
+    return code + "".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())
+
+
+_HIT = "  %hits = load i64, ptr %e.hits\n  %hits1 = add i64 %hits, 1\n  store i64 %hits1, ptr %e.hits\n"
+
+
+def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base", unit: bool = False) -> str:
     """Finds or makes the remembered pattern %e of these lanes' addresses; leaves %first (the address of the first active lane, whose
-    offset from `base` is %ref) and %e.* pointers, and is in block %known. simt_miss is told %bytes, the size of the array."""
+    offset from `base` is %ref) and %e.* pointers, and is in block %known. simt_miss is told %bytes, the size of the array.
+    unit: %is.unit says whether it is unit stride, which is where _unit_body looks for it."""
     # relative to the line of the first active lane: what an idle lane would address may be anywhere
     code = f"  %zeroth = extractelement {V64} {addresses}, i64 0\n  %has.zeroth = trunc i32 %m to i1\n  br label %ref.head\nref.head:\n"
     code += "  br i1 %has.zeroth, label %ref.found, label %ref.later, !prof !1\nref.later:\n  %ref.lane = call i32 @llvm.cttz.i32(i32 %m, i1 false)\n"
     code += f"  %ref.lane.in = and i32 %ref.lane, 31\n  %ref.other = extractelement {V64} {addresses}, i32 %ref.lane.in\n  br label %ref.found\nref.found:\n"
     code += f"  %first = phi i64 [ %zeroth, %ref.head ], [ %ref.other, %ref.later ]\n  %second = extractelement {V64} {addresses}, i64 1\n"
     code += f"  %ref = sub i64 %first, {base}\n  %align = and i64 %ref, 127\n  %origin = sub i64 %first, %align\n"
-    # The way: the alignment, moved by a hash of step and mask, so that different alignments never compete; the step without its
-    # sign, so that the rows of a tile whose columns are swizzled (column XOR row) do not either
-    code += "  %step = sub i64 %second, %first\n  %step2 = mul i64 %step, %step\n  %m.64 = zext i32 %m to i64\n  %m.up = shl i64 %m.64, 7\n"
-    code += "  %sm = xor i64 %step2, %m.up\n  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
-    code += f"  %h2 = lshr i64 %ref, 2\n  %h3 = add i64 %h1, %h2\n  %h = and i64 %h3, {MEMO_WAYS - 1}\n"
-    code += field("memo", "%t", THREAD["memo"], "ptr", ", !invariant.load !0")
-    code += f"  %site.64 = zext i32 %site to i64\n  %way0 = mul i64 %site.64, {MEMO_WAYS}\n  %way = add i64 %way0, %h\n"
-    code += f"  %e.off = mul i64 %way, {MEMO_BYTES}\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
-    code += "".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())
+    # The way: the alignment, moved by a hash of step and mask, so that different alignments never compete; of the step its lowest
+    # bit, so that the rows of a tile whose columns are swizzled (column XOR row) do not either
+    code += "  %step = sub i64 %second, %first\n  %step.neg = sub i64 0, %step\n  %step.bit = and i64 %step, %step.neg\n"
+    code += "  %m.64 = zext i32 %m to i64\n  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step.bit, %m.up\n"
+    code += "  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
+    code += "  %move = select i1 %is.unit, i64 0, i64 %h1\n" if unit else ""
+    code += (
+        f"  %place = lshr i64 %ref, 2\n  %h = add i64 {'%move' if unit else '%h1'}, %place\n  %way = and i64 %h, {MEMO_WAYS - 1}\n"
+        + _entry("%way")
+    )
     code += f"  %old = load {V64}, ptr %e.pattern, align 64\n  %old.mask = load i32, ptr %e.mask\n"
     code += splat("origin.v", "%origin", "i64") + f"  %delta = sub {V64} {addresses}, %origin.v\n  %eq = icmp eq {V64} %delta, %old\n"
     code += f"  %eq.bits = bitcast {V1} %eq to i32\n  %off.m = xor i32 %m, -1\n  %eq.all = or i32 %eq.bits, %off.m\n"
@@ -76,7 +99,7 @@ def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base") -> 
     code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + splat("new.base", base, "i64")
     code += f"  %new.off = sub {V64} {addresses}, %new.base\n" + _spill("%new.off")
     code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags}, i64 %bytes)\n  br label %known\nknown:\n"
-    return code + "  %hits = load i64, ptr %e.hits\n  %hits1 = add i64 %hits, 1\n  store i64 %hits1, ptr %e.hits\n"
+    return code + _HIT
 
 
 def _memo_bounds(dynamic: bool) -> str:
@@ -98,7 +121,9 @@ def _record(store: bool, load: bool | None = None) -> str:
     for name in ("read", "written"):
         code += at(f"{name}.at", "%a", ALLOC[name]) + f"  %{name} = load ptr, ptr %{name}.at, !invariant.load !0\n"
     code += _mark("%bl", "%wm", store, load) + "  %nl = load i16, ptr %e.lines\n  %single = icmp eq i16 %nl, 1\n"
-    code += "  br i1 %single, label %rec.trace, label %rec.more\nrec.more:\n  %nl.64 = zext i16 %nl to i64\n  br label %rec.head\nrec.head:\n"
+    code += (
+        "  br i1 %single, label %rec.trace, label %rec.more\nrec.more:\n  %nl.64 = zext i16 %nl to i64\n  br label %rec.head\nrec.head:\n"
+    )
     code += "  %i = phi i64 [ 1, %rec.more ], [ %i1, %rec.marked ]\n  %w.at = getelementptr i64, ptr %e.line, i64 %i\n  %w = load i64, ptr %w.at\n"
     code += "  %w.words = trunc i64 %w to i32\n  %w.line = ashr i64 %w, 32\n  %w.idx = add i64 %bl, %w.line\n"
     code += _mark("%w.idx", "%w.words", store, load, "w.") + "  br label %rec.marked\nrec.marked:\n"
@@ -118,7 +143,9 @@ def _mark(line: str, words: str, store: bool, load: bool, n: str = "") -> str:
         code, was = code + f"  %{n}wr = phi i32 [ %{n}wr.map, %{n}look ], [ 0, %{n}skip ]\n", f"%{n}wr"
     if load:
         code += f"  %{n}rd.at = getelementptr i32, ptr %read, i64 {line}\n  %{n}rd = load i32, ptr %{n}rd.at\n"
-        code += f"  %{n}fresh = xor i32 {was}, -1\n  %{n}rd.first = and i32 {words}, %{n}fresh\n  %{n}rd.new = or i32 %{n}rd, %{n}rd.first\n"
+        code += (
+            f"  %{n}fresh = xor i32 {was}, -1\n  %{n}rd.first = and i32 {words}, %{n}fresh\n  %{n}rd.new = or i32 %{n}rd, %{n}rd.first\n"
+        )
         code += f"  store i32 %{n}rd.new, ptr %{n}rd.at\n"
     if store:
         code += f"  %{n}wr.new = or i32 {was}, {words}\n  store i32 %{n}wr.new, ptr %{n}wr.at\n"
@@ -137,10 +164,11 @@ def _trace(shape: str | None = None) -> str:
     return code + at("cursor.next", "%cursor", 8) + "  store ptr %cursor.next, ptr %cursor.at\n  br label %recorded\nrecorded:\n"
 
 
-def _move(op: str, t: str, size: int, unit: str, same: str | None) -> str:
-    """The unit-stride, one-address and general ways. %first: where the unit run starts, or the one address."""
+def _move(op: str, t: str, size: int, same: str | None, apart: bool) -> str:
+    """The unit-stride (%is.unit), one-address and general ways. %first: where the unit run starts, or the one address.
+    apart: the general way is a call (general_functions)."""
     vt = f"<32 x {t}>"
-    code = f"  br i1 {unit}, label %run, label %scatter\nrun:\n  %run.p = inttoptr i64 %first to ptr\n"
+    code = "  br i1 %is.unit, label %run, label %scatter\nrun:\n  %run.p = inttoptr i64 %first to ptr\n"
     if op == "load":
         code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
         phi = "[ %run.v, %run ], [ %all.v, %general ]"
@@ -150,22 +178,30 @@ def _move(op: str, t: str, size: int, unit: str, same: str | None) -> str:
             phi += ", [ %one.v, %one ]"
         else:
             code += "  br label %general\n"
-        code += f"general:\n  %all.v = call {vt} @general.load.{t}({V64} %p, i32 %m)\n  br label %end\n"
-        return code + f"end:\n  %v = phi {vt} {phi}\n"
+        code += "general:\n" + (f"  %all.v = call {vt} @general.load.{t}({V64} %p, i32 %m)\n" if apart else _general("load", t, size))
+        return code + f"  br label %end\nend:\n  %v = phi {vt} {phi}\n"
     code += f"  store {vt} %v, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
-    return code + f"  call void @general.store.{t}({V64} %p, i32 %m, {vt} %v)\n  br label %end\nend:\n"
+    code += f"  call void @general.store.{t}({V64} %p, i32 %m, {vt} %v)\n" if apart else _general("store", t, size)
+    return code + "  br label %end\nend:\n"
+
+
+def _general(op: str, t: str, size: int) -> str:
+    """%all.v: the gather, or the scatter of %v."""
+    vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
+    code = f"  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
+    if op == "load":
+        return code + f"  %all.v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n"
+    return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n"
 
 
 def general_functions(t: str, size: int) -> str:
     """The gather and the scatter of type t, out of line: what is rare in tuned code should not be compiled at every access."""
-    vt, suffix = f"<32 x {t}>", f"v32{_short(t)}.v32p0"
-    start = f"noinline {{\n  %mv = bitcast i32 %m to {V1}\n  %ptrs = inttoptr {V64} %p to <32 x ptr>\n"
-    code = f"define internal {vt} @general.load.{t}({V64} %p, i32 %m) {start}"
-    code += (
-        f"  %v = call {vt} @llvm.masked.gather.{suffix}(<32 x ptr> align {size} %ptrs, {V1} %mv, {vt} zeroinitializer)\n  ret {vt} %v\n}}\n"
+    vt = f"<32 x {t}>"
+    code = (
+        f"define internal {vt} @general.load.{t}({V64} %p, i32 %m) noinline {{\n" + _general("load", t, size) + f"  ret {vt} %all.v\n}}\n"
     )
-    code += f"define internal void @general.store.{t}({V64} %p, i32 %m, {vt} %v) {start}"
-    return code + f"  call void @llvm.masked.scatter.{suffix}({vt} %v, <32 x ptr> align {size} %ptrs, {V1} %mv)\n  ret void\n}}\n"
+    code += f"define internal void @general.store.{t}({V64} %p, i32 %m, {vt} %v) noinline {{\n" + _general("store", t, size)
+    return code + "  ret void\n}\n"
 
 
 def _short(t: str) -> str:
@@ -180,42 +216,64 @@ def gather_declarations(t: str) -> str:
     )
 
 
-def _signature(op: str, t: str, name: str, attrs: str) -> tuple[str, str, str]:
-    """The head of an access function, its failing and its succeeding return."""
+def _signature(op: str, t: str, name: str, attrs: str, more: str = "") -> tuple[str, str, str]:
+    """The head of an access function (more: of its parameters), its failing and its succeeding return."""
     value = f", <32 x {t}> %v" if op == "store" else ""
+    rt = "i1" if op == "store" else f"{{ <32 x {t}>, i1 }}"
+    head = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m{value}{more}) {attrs} {{\nentry:\n"
     if op == "store":
-        return (
-            f"define internal i1 @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m{value}) {attrs} {{\nentry:\n",
-            "i1 false",
-            "  ret i1 true\n}\n",
-        )
-    rt = f"{{ <32 x {t}>, i1 }}"
+        return head, "i1 false", "  ret i1 true\n}\n"
     good = f"  %r0 = insertvalue {rt} poison, <32 x {t}> %v, 0\n  %r = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r\n}}\n"
-    return f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m) {attrs} {{\nentry:\n", f"{rt} zeroinitializer", good
+    return head, f"{rt} zeroinitializer", good
 
 
-def access_function(name: str, op: str, t: str, size: int, space: str, counters: bool, dynamic: bool, attrs: str) -> str:
-    """One load or store of type t in `space` ("global", "shared", "local", "constant"). dynamic: of an array that is not always the same."""
+DYNAMIC, UNIT = ".any", ".unit"  # kinds of sites: of an array that is not always the same; with unit stride, as far as the program says
+
+
+def access_function(name: str, op: str, t: str, size: int, space: str, kind: str, counters: bool, attrs: str) -> str:
+    """One load or store of type t in `space` ("global", "shared", "local", "constant"). kind: DYNAMIC, UNIT or ''."""
     head, bad, good = _signature(op, t, name, attrs)
-    code = head
     if space == "local":
-        return code + _local_body(op, t, size, counters, bad) + good
-    code += _base()
-    if counters and space != "constant":
-        code += field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0")
-        code += _memo(size, SHARED if space == "shared" else 0) + _memo_bounds(dynamic)
-        code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
-        if space == "global":
-            code += _record(op == "store")
-        code += "  %kind = load i16, ptr %e.kind\n  %is.unit = icmp eq i16 %kind, 1\n  %is.same = icmp eq i16 %kind, 2\n"
-        return code + _move(op, t, size, "%is.unit", "%is.same") + good
-    code += _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad) + "go:\n"
-    code += f"  %first = extractelement {V64} %p, i64 0\n" + splat("first.v", "%first", "i64") + f"  %delta = sub {V64} %p, %first.v\n"
+        return head + _local_body(op, t, size, counters, bad) + good
+    if not counters or space == "constant":
+        return head + _bounded_body(op, t, size, bad) + good
+    if kind != UNIT:
+        return head + _counted_body(op, t, size, space, kind, bad) + good
+    other = _signature(op, t, f"other.{name}", "noinline", ", i1 %is.unit")[0] + _counted_body(op, t, size, space, kind, bad) + good
+    return head + _unit_body(op, t, size, space, f"other.{name}") + other
+
+
+def _bounded_body(op: str, t: str, size: int, bad: str) -> str:
+    code = _base() + _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad)
+    return code + "go:\n" + _is_unit(size) + _move(op, t, size, None, apart=True)
+
+
+def _counted_body(op: str, t: str, size: int, space: str, kind: str, bad: str) -> str:
+    code = _base() + field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0")
+    code += _memo(size, SHARED if space == "shared" else 0, unit=kind == UNIT) + _memo_bounds(kind == DYNAMIC)
+    code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
+    code += _record(op == "store") if space == "global" else ""
+    code += "  %kind = load i16, ptr %e.kind\n  %is.same = icmp eq i16 %kind, 2\n"
+    code += "" if kind == UNIT else "  %is.unit = icmp eq i16 %kind, 1\n"
+    return code + _move(op, t, size, "%is.same", apart=kind == "")
+
+
+def _unit_body(op: str, t: str, size: int, space: str, slow: str) -> str:
+    """Unit stride in 32 lanes, inside the array and seen before at this place in a line: 'unit' says how many starts are (0: none)."""
+    vt = f"<32 x {t}>"
+    code = _is_unit(size) + "  br i1 %is.unit, label %unit, label %other, !prof !1\nunit:\n" + _base()
+    code += f"  %ref = sub i64 %first, %base\n  %place = lshr i64 %ref, 2\n  %way = and i64 %place, {MEMO_WAYS - 1}\n" + _entry("%way")
     code += (
-        f"  %unit.eq = icmp eq {V64} %delta, {lanes('i64', [k * size for k in range(32)])}\n  %unit.bits = bitcast {V1} %unit.eq to i32\n"
+        "  %starts = load i64, ptr %e.unit\n  %known = icmp ult i64 %ref, %starts\n  br i1 %known, label %go, label %other, !prof !1\ngo:\n"
     )
-    code += "  %unit.m = and i32 %unit.bits, %m\n  %is.unit = icmp eq i32 %unit.m, -1\n"
-    return code + _move(op, t, size, "%is.unit", None) + good
+    code += _HIT + (_record(op == "store") if space == "global" else "") + "  %run.p = inttoptr i64 %first to ptr\n"
+    if op == "store":
+        code += f"  store {vt} %v, ptr %run.p, align {size}\n  ret i1 true\nother:\n"
+        return code + f"  %done = call i1 @{slow}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, {vt} %v, i1 %is.unit)\n  ret i1 %done\n}}\n"
+    rt = f"{{ {vt}, i1 }}"
+    code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  %r0 = insertvalue {rt} poison, {vt} %run.v, 0\n"
+    code += f"  %r1 = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r1\nother:\n"
+    return code + f"  %r = call {rt} @{slow}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, i1 %is.unit)\n  ret {rt} %r\n}}\n"
 
 
 def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import ctypes
-import hashlib
 import inspect
 import linecache
 import textwrap
@@ -34,7 +33,7 @@ from solcourse.simt.ir_text import parse_module
 from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.plan import Plan
-from solcourse.simt.records import FLOP_TYPES, PIPES, WARP, BasicBlock, Op, Program, Site
+from solcourse.simt.records import ACCESS_KINDS, FLOP_TYPES, PIPES, WARP, BasicBlock, Op, Program, Site
 from solcourse.simt.recursion import DEPTH, RECURSION, STACK, unfold
 
 _LOCK = threading.RLock()
@@ -44,14 +43,17 @@ _COMPILED: OrderedDict[tuple, Compiled] = OrderedDict()
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """static: per metric a (lines, basic blocks) matrix; lines: the (file, line) of its rows; site_nodes: basic block of each site."""
+    """static: (METRICS, lines, basic blocks) int64, what one execution of a block adds; lines: (file, line) of each; site_nodes: basic
+    block of each site; site_cells: its line, and which of ACCESS_KINDS
+    it is (behind them: none of them, a load of constant memory)."""
 
     entry: int  # address of simt_run
     plan: Plan
     program: Program
     lines: tuple[tuple[str, int], ...]
-    static: dict[str, np.ndarray]
+    static: np.ndarray
     site_nodes: np.ndarray
+    site_cells: tuple[np.ndarray, np.ndarray]
     barrier_lines: tuple[int, ...]
     block_lines: tuple[int, ...]
     registers_live: int
@@ -92,8 +94,8 @@ def _runtime():
 
 # a fifth of the time of LLVM's standard pipeline, for code that is as fast here (slots to registers, folding, common values)
 PASSES = (
-    "always_inliner", "sroa", "instruction_combine", "simplify_cfg", "new_gvn", "instruction_combine", "simplify_cfg", "sccp",
-    "aggressive_dce", "global_dead_code_eliminate",
+    "always_inliner", "sroa", "instruction_combine", "simplify_cfg", "new_gvn", "instruction_combine", "jump_threading", "simplify_cfg",
+    "sccp", "aggressive_dce", "global_dead_code_eliminate",
 )  # fmt: skip
 
 
@@ -128,11 +130,10 @@ def _raises(kernel: KernelIR) -> bool:
 
 def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool) -> Compiled:
     """Native code for a kernel; cached by its IR. Raises UnsupportedKernel, naming instruction and line, before anything runs."""
-    digest = hashlib.sha256(kernel.llvm.encode()).hexdigest()
-    key = (digest, kernel.name, counters, rows_uniform, _raises(kernel))
+    key = (kernel.llvm, kernel.name, counters, rows_uniform, _raises(kernel))
     with _LOCK:
         if key not in _COMPILED:
-            _COMPILED[key] = _compile(kernel, counters, rows_uniform, digest)
+            _COMPILED[key] = _compile(kernel, counters, rows_uniform)
             while len(_COMPILED) > _KEEP:
                 _COMPILED.popitem(last=False)
         _COMPILED.move_to_end(key)
@@ -142,23 +143,23 @@ def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool) -> Com
 _PARSED: OrderedDict[str, tuple[str, Function]] = OrderedDict()
 
 
-def _front(kernel: KernelIR, digest: str) -> tuple[str, Function]:
+def _front(kernel: KernelIR) -> tuple[str, Function]:
     """Optimised IR and its fused records; shared by the builds of one kernel."""
-    if digest not in _PARSED:
+    if kernel.llvm not in _PARSED:
         text = optimise(kernel.llvm, kernel.entry)
         function = parse_module(text, kernel.entry)
         unfold(function)
         as_parameters(function, kernel.captured)
         atomic_helpers(function)
         contract(function)
-        _PARSED[digest] = (text, function)
+        _PARSED[kernel.llvm] = (text, function)
         while len(_PARSED) > 32:
             _PARSED.popitem(last=False)
-    return _PARSED[digest]
+    return _PARSED[kernel.llvm]
 
 
-def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, digest: str) -> Compiled:
-    text, function = _front(kernel, digest)
+def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool) -> Compiled:
+    text, function = _front(kernel)
     roots = Roots(function, _array_names(kernel, function))
     graph = cfg_.build(function, lambda i: _varies(i, roots, rows_uniform))
     observer = BlockCounter() if counters else Nothing()
@@ -311,9 +312,9 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
             row = rows.setdefault((i.file, i.line), len(rows))
             _tally(entries, i, cost, row, k, len(node.succs))
         blocks.append(BasicBlock(k, tuple(made), tuple(node.succs), len(node.loops)))
-    static = {name: np.zeros((max(len(rows), 1), len(nodes)), np.int64) for name in {e[0] for e in entries} | set(METRICS)}
+    static = np.zeros((len(METRICS), max(len(rows), 1), len(nodes)), np.int64)
     for metric, row, k, amount in entries:
-        static[metric][row, k] += amount
+        static[METRICS.index(metric), row, k] += amount
     sites = tuple(
         Site(n, _access_kind(space, op), size, i.file, i.line, array) for n, (i, _, space, op, size, array) in enumerate(plan.sites)
     )
@@ -325,6 +326,10 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         lines=tuple(rows) or ((kernel.file, kernel.first_line),),
         static=static,
         site_nodes=np.array([k for _, k, *_ in plan.sites], np.int64),
+        site_cells=(
+            np.array([rows[s.file, s.line] for s in sites], np.int64),
+            np.array([(*ACCESS_KINDS, s.kind).index(s.kind) for s in sites], np.int64),
+        ),
         barrier_lines=tuple(n.term.line for n in nodes if n.term.op == cfg_.BARRIER),
         block_lines=tuple(n.term.line for n in nodes),
         registers_live=_pressure(nodes, graph),

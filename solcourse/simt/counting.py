@@ -6,7 +6,7 @@ import linecache
 
 import numpy as np
 
-from solcourse.simt.compiler import Compiled
+from solcourse.simt.compiler import METRICS, Compiled
 from solcourse.simt.faults import Launch, barrier_findings
 from solcourse.simt.machine import Raw
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS
@@ -17,16 +17,16 @@ def interpret(launch: Launch, raw: Raw, counters: bool, scale: float) -> EngineR
     """scale: blocks of the grid to blocks that ran."""
     c = launch.compiled
     executions = raw.executions[:, EXECUTIONS]
-    sites = _site_counts(c, raw, scale)
-    lines = _line_counts(c, raw, sites, scale) if counters else ()
+    sites = _sites(c, raw, scale)
+    total, lines = _lines(c, raw, sites, scale) if counters else (Counts(), ())
     return EngineRun(
         program=c.program,
         grid=launch.grid,
         block=launch.block,
         dynamic_shared_bytes=launch.dynamic_shared_bytes,
-        counts=_sum([line.counts for line in lines]),
+        counts=total,
         lines=lines,
-        site_counts=sites,
+        site_counts=tuple(AccessCounts(*row) for row in sites.tolist()),
         trace=raw.trace,
         block_executions=_scaled(executions, scale),
         warp_executions=raw.warp_rows,
@@ -48,63 +48,50 @@ def _scaled(values: np.ndarray, scale: float) -> np.ndarray:
     return values if scale == 1 else np.rint(values * scale).astype(np.int64)
 
 
-def _site_counts(c: Compiled, raw: Raw, scale: float) -> tuple[AccessCounts, ...]:
-    result = []
-    for k, site in enumerate(c.program.sites):
-        runs, lanes, _ = raw.executions[c.site_nodes[k]]
-        sectors, wavefronts, conflicts, own_runs, own_lanes = raw.sites[k].tolist()
-        if k in c.several_sites:
+def _sites(c: Compiled, raw: Raw, scale: float) -> np.ndarray:
+    """(sites, 5) int64: the fields of AccessCounts."""
+    result = np.zeros((len(c.program.sites), 5), np.int64)
+    for row, k, site, own in zip(result, c.site_nodes.tolist(), c.program.sites, raw.sites.tolist(), strict=False):
+        runs, lanes, _ = raw.executions[k].tolist()
+        sectors, wavefronts, conflicts, own_runs, own_lanes = own
+        if site.index in c.several_sites:
             runs, lanes = own_runs, own_lanes
-        if k in c.uniform_sites:  # one address: one sector, one pass (8-byte ones count passes as they run)
-            sectors = int(runs) if site.kind.startswith("global") else 0
-            wavefronts = wavefronts or int(runs)
-        values = (int(runs), sectors, wavefronts, conflicts, int(lanes) * site.size)
-        result.append(AccessCounts(*(_whole(v * scale) for v in values)))
-    return tuple(result)
+        if site.index in c.uniform_sites:  # one address: one sector, one pass (8-byte ones count passes as they run)
+            sectors = runs if site.kind.startswith("global") else 0
+            wavefronts = wavefronts or runs
+        row[:] = runs, sectors, wavefronts, conflicts, lanes * site.size
+    return _scaled(result, scale)
 
 
-def _line_counts(c: Compiled, raw: Raw, sites: tuple[AccessCounts, ...], scale: float) -> tuple[LineCounts, ...]:
+def _lines(c: Compiled, raw: Raw, sites: np.ndarray, scale: float) -> tuple[Counts, tuple[LineCounts, ...]]:
+    """Of the launch, and of each source line."""
     runs, lanes, diverged = (_scaled(raw.executions[:, k], scale) for k in (EXECUTIONS, ACTIVE_LANES, DIVERGENT))
-    by_run = {m: c.static[m] @ runs for m in ("issue", "branches", "barriers", *(f"pipe.{p}" for p in PIPES))}
-    by_lane = {m: c.static[m] @ lanes for m in ("issue", "ints", "table_flops", *(f"flops.{t}" for t in FLOP_TYPES))}
-    split = (c.static["branches"] > 0) @ diverged
-    access: dict[tuple[int, str], AccessCounts] = {}
-    row_of = {place: k for k, place in enumerate(c.lines)}
-    for site, of_site in zip(c.program.sites, sites, strict=True):
-        key = row_of[(site.file, site.line)], site.kind
-        access[key] = access.get(key, AccessCounts()) + of_site
-    result = []
-    for row, (file, line) in enumerate(c.lines):
-        counts = Counts(
-            warp_instructions=int(by_run["issue"][row]),
-            thread_instructions=int(by_lane["issue"][row]),
-            flops={t: int(by_lane[f"flops.{t}"][row]) for t in FLOP_TYPES},
-            library_flops=int(by_lane["table_flops"][row]),
-            int_ops=int(by_lane["ints"][row]),
-            branches=int(by_run["branches"][row]),
-            divergent_branches=int(split[row]),
-            barriers=int(by_run["barriers"][row]),
-            pipes={p: int(by_run[f"pipe.{p}"][row]) for p in PIPES},
-            **{kind: access.get((row, kind), AccessCounts()) for kind in ACCESS_KINDS},  # type: ignore[arg-type]
-        )
-        result.append(LineCounts(file, line, linecache.getline(file, line).strip(), counts))
-    return tuple(sorted(result, key=lambda r: (r.file, r.line)))
+    by_run, by_lane = c.static @ runs, c.static @ lanes  # (metrics, lines)
+    split = (c.static[METRICS.index("branches")] > 0) @ diverged
+    access = np.zeros((len(c.lines), len(ACCESS_KINDS) + 1, 5), np.int64)
+    np.add.at(access, c.site_cells, sites)
+    access = access[:, :-1]
+    each = [_counts(*parts) for parts in zip(by_run.T.tolist(), by_lane.T.tolist(), split.tolist(), access.tolist(), strict=True)]
+    lines = [LineCounts(file, line, linecache.getline(file, line).strip(), k) for (file, line), k in zip(c.lines, each, strict=True)]
+    total = _counts(by_run.sum(1).tolist(), by_lane.sum(1).tolist(), int(split.sum()), access.sum(0).tolist())
+    return total, tuple(sorted(lines, key=lambda r: (r.file, r.line)))
 
 
-def _sum(parts: list[Counts]) -> Counts:
-    if not parts:
-        return Counts()
+_AT = {metric: k for k, metric in enumerate(METRICS)}
+_FLOPS, _PIPES = ([(name, _AT[f"{what}.{name}"]) for name in names] for what, names in (("flops", FLOP_TYPES), ("pipe", PIPES)))
+_NONE = AccessCounts()
 
-    def total(name: str) -> int:
-        return sum(getattr(p, name) for p in parts)
 
-    def merged(name: str, keys: tuple[str, ...]) -> dict[str, int]:
-        return {k: sum(getattr(p, name)[k] for p in parts) for k in keys}
-
-    plain = "warp_instructions thread_instructions library_flops int_ops branches divergent_branches barriers".split()
+def _counts(by_run: list[int], by_lane: list[int], split: int, access: list[list[int]]) -> Counts:
     return Counts(
-        **{n: total(n) for n in plain},  # type: ignore[arg-type]
-        flops=merged("flops", FLOP_TYPES),
-        pipes=merged("pipes", PIPES),
-        **{kind: sum((getattr(p, kind) for p in parts), AccessCounts()) for kind in ACCESS_KINDS},  # type: ignore[arg-type]
+        by_run[_AT["issue"]],
+        by_lane[_AT["issue"]],
+        {name: by_lane[k] for name, k in _FLOPS},
+        by_lane[_AT["table_flops"]],
+        by_lane[_AT["ints"]],
+        by_run[_AT["branches"]],
+        split,
+        by_run[_AT["barriers"]],
+        {name: by_run[k] for name, k in _PIPES},
+        *(AccessCounts(*values) if any(values) else _NONE for values in access),
     )

@@ -36,14 +36,14 @@ ALLOC_BYTES = 64
 # One remembered lane pattern of a site. First what every access looks at: hits; mask int32 (of the active lanes, never 0: 0 means
 # empty); kind and lines int16 (lines: how many it touches); low: its lowest offset, relative to the first active lane's; room: how
 # many lowest offsets are inside the site's array; shape: where the Trace's shapes have its lines; words int32: its mask of the first
-# line. Then what each hit costs, span (bytes from the lowest to behind the highest), the pattern itself (offsets relative to the start
+# line; unit: room where it is unit stride in 32 lanes, else 0. Then what each hit costs, span (bytes from the lowest to behind the highest), the pattern itself (offsets relative to the start
 # of the first active lane's line) and its lines.
 MEMO = {
-    "hits": 0, "mask": 8, "kind": 12, "lines": 14, "low": 16, "room": 24, "shape": 32, "words": 40,
+    "hits": 0, "mask": 8, "kind": 12, "lines": 14, "low": 16, "room": 24, "shape": 32, "words": 40, "unit": 48,
     "sectors": 64, "wavefronts": 72, "conflicts": 80, "span": 88, "pattern": 128, "line": 384,
 }  # fmt: skip
 MEMO_BYTES = 384 + 8 * 64
-MEMO_WAYS = 32  # one per 4-byte alignment within a line: a column walk meets them all
+MEMO_WAYS = 32  # unit stride at the n-th word of a line is in entry n
 # MEMO kind: 1 unit stride over all 32 lanes, 2 one address, 0 anything else
 
 TOTALS_BYTES = 40  # per site: sectors, wavefronts, conflicts; requests and lanes where they are not those of the basic block

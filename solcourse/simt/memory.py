@@ -40,10 +40,10 @@ class Memory(Values):
         p = self.value(pointer, True, "ptr")
         head = f"ptr %t, ptr {self._row(row, pointer)}, i32 {site}, <32 x i64> {p}, i32 {self.current_mask}"
         if i.op == "load":
-            name = self._helper("load", t, size, space, row is None)
+            name = self._helper(i, t, size, space, row is None)
             return self._loaded(f"<32 x {t}>", f"@{name}({head})")
         if i.op == "store":
-            name = self._helper("store", t, size, space, row is None)
+            name = self._helper(i, t, size, space, row is None)
             self._check(self.op(f"call i1 @{name}({head}, <32 x {t}> {self.value(i.args[1], True, i.type)})"))
             return ""
         return self._atomic(i, t, size, space, head)
@@ -106,7 +106,7 @@ class Memory(Values):
             sites.append(len(self.plan.sites))
             self.plan.several_sites.add(sites[-1])
             self.plan.sites.append((i, self.node, space, i.op, size, array))
-            inner.append(self._access(i.op, t, size, space, dynamic=True))
+            inner.append(self._access(i.op, t, size, space, access.DYNAMIC))
         name = f"several.{i.op}.{t}{'.local' * mixed_local}"
         kinds = [kind for kind, _ in self.plan.rows]
         first_rows = (kinds.count("param"), kinds.count("param") + kinds.count("shared"))
@@ -162,20 +162,20 @@ class Memory(Values):
         self.helpers["find"] = access.FIND
         return self.op(f"call ptr @find(ptr %t, i64 {first}, i64 {self.plan.find_rows})")
 
-    def _helper(self, op: str, t: str, size: int, space: str, mixed: bool) -> str:
-        name = self._access(op, t, size, space, dynamic=mixed)
+    def _helper(self, i: Instr, t: str, size: int, space: str, mixed: bool) -> str:
         if not mixed:
-            return name
+            unit = self.counters and space in ("global", "shared") and self.strides.of(i.args[0]) == size
+            return self._access(i.op, t, size, space, access.UNIT if unit else "")
+        name = self._access(i.op, t, size, space, access.DYNAMIC)
         many = f"mixed.{name}"
         self.helpers["find"] = access.FIND
-        self.helpers.setdefault(many, lanes.mixed_function(many, name, op, t, self.plan.find_rows))
+        self.helpers.setdefault(many, lanes.mixed_function(many, name, i.op, t, self.plan.find_rows))
         return many
 
-    def _access(self, op: str, t: str, size: int, space: str, dynamic: bool) -> str:
-        """dynamic: the site's array is not always the same one."""
-        name = f"{op}.{t}.{space}{'.any' * dynamic}"
+    def _access(self, op: str, t: str, size: int, space: str, kind: str) -> str:
+        name = f"{op}.{t}.{space}{kind}"
         if name not in self.helpers:
-            self.helpers[name] = access.access_function(name, op, t, size, space, self.counters, dynamic, self.attrs)
+            self.helpers[name] = access.access_function(name, op, t, size, space, kind, self.counters, self.attrs)
             self.declared[f"gather.{t}"] = access.gather_declarations(t)
             self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
         return name

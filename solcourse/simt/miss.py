@@ -119,6 +119,8 @@ _KIND = f"""{splat("size.v", "%size.64", "i64")}
   %kind.same = select i1 %one, i16 2, i16 0
   %kind = select i1 %unit, i16 1, i16 %kind.same
   store i16 %kind, ptr %e.kind
+  %unit.room = select i1 %unit, i64 %room.at, i64 0
+  store i64 %unit.room, ptr %e.unit
 """
 
 # the words of each lane's line, and the lines of all lanes; a local 8-byte access counts as its first row of words here

@@ -111,7 +111,7 @@ ROWS = (  # the first that fits wins
     Row(r"get_function_type|argument types given|>>> sorted", r"\b(map|filter|sorted)\(", "Kernels have no map, filter and sorted: write a for loop.", alone=True),
     Row(r"numpy\.linalg|scipy", "", _REDUCE, alone=True),
     Row(r"numpy\.random|<module 'random'|'random'|random_state", "", _RANDOM),
-    Row(r"argument types? given|No implementation|Untyped global", r"(?<!cuda\.)\brandom\.\w+\(", _RANDOM),
+    Row(r"argument types? given|No implementation|Untyped global|maximum recursion", r"(?<!cuda\.)\brandom\.\w+\(", _RANDOM),
     Row(r"Cannot determine Numba type of <class 'function'>", "", "Functions called by a kernel need @cuda.jit(device=True)."),
     Row(r"name '(dict|DictType)'|DictType|class 'dict'|build_map", "", _DICTS),
     Row(r"build_list|NRT required", r"\{.*:.*\}", _DICTS, alone=True),

@@ -10,6 +10,7 @@ from solcourse.simt.ir import Address, Const, Function, Instr, leaves, type_text
 from solcourse.simt.layout import LAUNCH
 from solcourse.simt.pieces import LANE_IDS, V1
 from solcourse.simt.plan import FRAME, Plan
+from solcourse.simt.strides import Strides
 
 
 class Values:
@@ -18,6 +19,7 @@ class Values:
     def __init__(self, function: Function, cfg: Cfg, roots, counters: bool, observer, rows_uniform: bool, wide: bool, raises: bool):
         self.f, self.cfg, self.roots, self.counters, self.observer = function, cfg, roots, counters, observer
         self.rows_uniform, self.wide, self.raises = rows_uniform, wide, raises
+        self.strides = Strides(function, cfg.divergent, rows_uniform)
         self.plan = Plan()
         self.out: list[str] = []
         self.n = 0
