@@ -259,13 +259,13 @@ def _counted_body(op: str, t: str, size: int, space: str, kind: str, bad: str) -
 
 
 def _unit_body(op: str, t: str, size: int, space: str, slow: str) -> str:
-    """Unit stride in 32 lanes, inside the array and seen before at this place in a line: 'unit' says how many starts are (0: none)."""
+    """Unit stride in 32 lanes, from the start of a word, inside the array and seen before at this place in a line: 'unit' says how many
+    starts are (0: none)."""
     vt = f"<32 x {t}>"
     code = _is_unit(size) + "  br i1 %is.unit, label %unit, label %other, !prof !1\nunit:\n" + _base()
     code += f"  %ref = sub i64 %first, %base\n  %place = lshr i64 %ref, 2\n  %way = and i64 %place, {MEMO_WAYS - 1}\n" + _entry("%way")
-    code += (
-        "  %starts = load i64, ptr %e.unit\n  %known = icmp ult i64 %ref, %starts\n  br i1 %known, label %go, label %other, !prof !1\ngo:\n"
-    )
+    code += "  %starts = load i64, ptr %e.unit\n  %known = icmp ult i64 %ref, %starts\n  %odd = and i64 %ref, 3\n  %even = icmp eq i64 %odd, 0\n"
+    code += "  br i1 %known, label %inside, label %other, !prof !1\ninside:\n  br i1 %even, label %go, label %other, !prof !1\ngo:\n"
     code += _HIT + (_record(op == "store") if space == "global" else "") + "  %run.p = inttoptr i64 %first to ptr\n"
     if op == "store":
         code += f"  store {vt} %v, ptr %run.p, align {size}\n  ret i1 true\nother:\n"
@@ -309,8 +309,7 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
     code += "stray:\n" + splat("off", "%off.s", "i64") + _spill()
     code += f"  call void @simt_stray(ptr %t, i64 %limit, i32 %site, i32 %m)\n  ret {rt} zeroinitializer\ngo:\n"
     if counters and space == "global":
-        bits = 1 if size <= 4 else 3 if size == 8 else 15
-        code += f"  %bl = ashr i64 %off.s, 7\n  %wi = lshr i64 %off.s, 2\n  %wi.in = and i64 %wi, 31\n  %wb = trunc i64 %wi.in to i32\n"
+        code += "  %bl = ashr i64 %off.s, 7\n  %wi = lshr i64 %off.s, 2\n  %wi.in = and i64 %wi, 31\n  %wb = trunc i64 %wi.in to i32\n"
         code += f"  %wm = shl i32 {words_of(size)}, %wb\n"
         for row in ("read", "written"):
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"

@@ -36,7 +36,7 @@ ALLOC_BYTES = 64
 # One remembered lane pattern of a site. First what every access looks at: hits; mask int32 (of the active lanes, never 0: 0 means
 # empty); kind and lines int16 (lines: how many it touches); low: its lowest offset, relative to the first active lane's; room: how
 # many lowest offsets are inside the site's array; shape: where the Trace's shapes have its lines; words int32: its mask of the first
-# line; unit: room where it is unit stride in 32 lanes, else 0. Then what each hit costs, span (bytes from the lowest to behind the highest), the pattern itself (offsets relative to the start
+# line; unit: room where it is unit stride in 32 lanes from the start of a word, else 0. Then what each hit costs, span (bytes from the lowest to behind the highest), the pattern itself (offsets relative to the start
 # of the first active lane's line) and its lines.
 MEMO = {
     "hits": 0, "mask": 8, "kind": 12, "lines": 14, "low": 16, "room": 24, "shape": 32, "words": 40, "unit": 48,

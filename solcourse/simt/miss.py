@@ -119,7 +119,10 @@ _KIND = f"""{splat("size.v", "%size.64", "i64")}
   %kind.same = select i1 %one, i16 2, i16 0
   %kind = select i1 %unit, i16 1, i16 %kind.same
   store i16 %kind, ptr %e.kind
-  %unit.room = select i1 %unit, i64 %room.at, i64 0
+  %odd = and i64 %ref, 3
+  %even = icmp eq i64 %odd, 0
+  %from.word = and i1 %unit, %even
+  %unit.room = select i1 %from.word, i64 %room.at, i64 0
   store i64 %unit.room, ptr %e.unit
 """
 
