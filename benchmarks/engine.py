@@ -77,7 +77,7 @@ def _polynomial(x, out, degree) -> None:
 
 def _rest(named: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """Every other reference kernel, at a size that takes milliseconds; the simulator runs the smallest of its tested sizes."""
-    large = {1: (1 << 22,), 2: (1024, 1024), 3: (512, 512, 512)}
+    large = {1: (1 << 22,), 2: (2048, 2048), 3: (512, 512, 512)}
     quick = {1: (1 << 16,), 2: (256, 256), 3: (64, 64, 64)}
     done = {entry.name for entry in named}
     return tuple(
@@ -126,7 +126,7 @@ class Best:
     cpu_s: float = math.inf
 
 
-def best_of(*jobs: Callable[[], Any], seconds: float = 1.0, repeats: int = 7) -> list[Best]:
+def best_of(*jobs: Callable[[], Any], seconds: float = 1.0, repeats: int = 60) -> list[Best]:
     """The best times of each job, A B A B ..., for at most about `seconds` each, but once at least."""
     best, start = [Best()] * len(jobs), time.perf_counter()
     for _ in range(repeats):

@@ -10,7 +10,7 @@ benchmarks/engine.py.
 
 from __future__ import annotations
 
-from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP, MEMO, MEMO_BYTES, MEMO_WAYS, THREAD, TOTALS_BYTES
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP, MEMO, MEMO_BYTES, MEMO_WAYS, SITE_BYTES, THREAD, TOTALS_BYTES
 from solcourse.simt.miss import LOCAL, SHARED
 from solcourse.simt.pieces import V1, V64, at, field, lanes, splat
 
@@ -64,7 +64,7 @@ def _is_unit(size: int) -> str:
 def _entry(way: str) -> str:
     """%e and pointers to its fields: the site's memo entry number `way`."""
     code = field("memo", "%t", THREAD["memo"], "ptr", ", !invariant.load !0")
-    code += f"  %site.64 = zext i32 %site to i64\n  %site.off = mul i64 %site.64, {MEMO_WAYS * MEMO_BYTES}\n"
+    code += f"  %site.64 = zext i32 %site to i64\n  %site.off = mul i64 %site.64, {SITE_BYTES}\n"
     code += f"  %way.off = mul i64 {way}, {MEMO_BYTES}\n  %e.off = add i64 %site.off, %way.off\n  %e = getelementptr i8, ptr %memo, i64 %e.off\n"
     return code + "".join(at(f"e.{n}", "%e", o) for n, o in MEMO.items())
 

@@ -44,6 +44,7 @@ MEMO = {
 }  # fmt: skip
 MEMO_BYTES = 384 + 8 * 64
 MEMO_WAYS = 32  # unit stride at the n-th word of a line is in entry n
+SITE_BYTES = MEMO_WAYS * MEMO_BYTES + 192  # of one site: no multiple of 4096, or the same entry of all sites would share a set of the cache
 # MEMO kind: 1 unit stride over all 32 lanes, 2 one address, 0 anything else
 
 TOTALS_BYTES = 40  # per site: sectors, wavefronts, conflicts; requests and lanes where they are not those of the basic block

@@ -35,8 +35,8 @@ class RecordedTrace(Trace):
     _parts: list[_Part]
 
     def __init__(self, crew: list[Worker]):
-        self.__dict__["_parts"] = [_Part(w.traced[: w["blocks_count"]].copy(), w.shapes.ctypes.data) for w in crew]
-        weakref.finalize(self, MEMORY.give, [b for w in crew for b in (w.requests, w.shapes)])
+        self.__dict__["_parts"] = [_Part(w.traced[: w["blocks_count"]], w.shapes.ctypes.data) for w in crew]
+        weakref.finalize(self, MEMORY.give, [b for w in crew for b in (w.requests, w.shapes, w.traced_block)])
 
     @cached_property
     def _made(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

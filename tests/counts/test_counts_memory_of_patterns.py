@@ -74,7 +74,7 @@ def test_unit_stride_in_shared_memory_from_every_word(launch, order):
     start = np.arange(64)[::order].copy()
     out = np.zeros(32 * 64, np.int16)
     run = launch(runs_of_shared[64, 32], start, np.full(64, 32), out)
-    (read,) = [c for c in of_line(run, "shared_load", "tile")]
+    (read,) = list(of_line(run, "shared_load", "tile"))
     assert (read.requests, read.wavefronts, read.bank_conflicts) == (64, 64, 0)
     np.testing.assert_array_equal(out.reshape(64, 32), start[:, None] + np.arange(32))
 
