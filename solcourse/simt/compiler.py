@@ -350,12 +350,12 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
 
 
 def _uniform_shapes(sites: tuple[Site, ...], uniform: list[int]) -> np.ndarray:
-    """Of the sites whose lanes all have one address: one line, at each of its 32 words."""
+    """The empty shape; and of the sites whose lanes all have one address: one line, at each of its 32 words."""
     shapes = np.zeros((len(uniform), WARP, 2), np.uint64)
     for of_site, k in zip(shapes, uniform, strict=True):
         of_site[:, 0] = 1 << 63 | k << 32 | 1
         of_site[:, 1] = [access.words_of(sites[k].size) << word & 0xFFFFFFFF for word in range(WARP)]
-    return shapes.reshape(-1).view(np.int64)
+    return np.append(np.uint64(1 << 63), shapes).view(np.int64)
 
 
 METRICS = ("issue", "ints", "table_flops", "branches", "barriers", *(f"flops.{t}" for t in FLOP_TYPES), *(f"pipe.{p}" for p in PIPES))

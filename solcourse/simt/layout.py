@@ -64,6 +64,6 @@ TRACED_BYTES = 24
 
 # The Trace as it is recorded: one word for each request, and what many of them share once, in `shapes`:
 #   request  line of the first active lane << 32 | warp in block << 24 | index of its shape
-#   shape    header as in records.Trace, without the warp, and its line words, relative to the request's line
+#   shape    header as in records.Trace, without the warp, and its line words, relative to the request's line; the first is empty
 LINE_UP, TRACE_WARP = 32, 24
 UNIFORM_SHAPES = 64  # words of the shapes of a site whose lanes all have one address: a header and a line for each place in a line

@@ -128,7 +128,7 @@ class Memory(Values):
         if name not in self.helpers:
             self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs)
         p = self.value(pointer, False, "ptr")
-        shapes = UNIFORM_SHAPES * len(self.plan.uniform_global)
+        shapes = 1 + UNIFORM_SHAPES * len(self.plan.uniform_global)
         if space == "global":
             self.plan.uniform_global.append(site)
         head = f"ptr %t, ptr {self._row(row, pointer)}, i32 {site}, i64 {shapes}, i64 {p}, i32 {self.current_mask}"

@@ -9,8 +9,8 @@ from solcourse.simt.layout import ERROR_BOUNDS, LINE_UP, THREAD, TRACE_WARP, TRA
 from solcourse.simt.pieces import C64, CHUNK, V1, V8, V32, V64, at, field, splat
 
 _EXPAND = f"""
-; recorded requests %src .. %end as the words of a records.Trace, at %dst, as far as they fit whole before %dst.end (behind which
-; there is room for {CHUNK} more words); returns their end
+; recorded requests %src .. %end as the words of a records.Trace, at %dst, as far as they have shapes and fit whole before %dst.end
+; (behind which there is room for {CHUNK} more words); returns their end
 define ptr @simt_expand(ptr %src, ptr %end, ptr %shapes, ptr %dst, ptr %dst.end) {{
 entry:
   br label %head
@@ -32,7 +32,9 @@ body:
   %header = or i64 %header.0, %warp.up
   %lines.to = getelementptr i64, ptr %to, i64 1
   %to.next = getelementptr i64, ptr %lines.to, i64 %count
-  %fits = icmp ule ptr %to.next, %dst.end
+  %room = icmp ule ptr %to.next, %dst.end
+  %shaped = icmp ne i64 %count, 0
+  %fits = and i1 %room, %shaped
   br i1 %fits, label %write, label %exit
 write:
   store i64 %header, ptr %to
@@ -56,7 +58,7 @@ exit:
   ret ptr %to
 }}
 
-; the number of words that recorded requests %src .. %end become
+; the number of words that recorded requests %src .. %end become; more than there ever are, where one has the empty shape
 define i64 @simt_expanded(ptr %src, ptr %end, ptr %shapes) {{
 entry:
   br label %head
@@ -71,7 +73,9 @@ body:
   %shape = getelementptr i64, ptr %shapes, i64 %index
   %header = load i64, ptr %shape
   %count = and i64 %header, 65535
-  %with = add i64 %words, %count
+  %shaped = icmp ne i64 %count, 0
+  %each = select i1 %shaped, i64 %count, i64 {1 << 40}
+  %with = add i64 %words, %each
   %words.new = add i64 %with, 1
   %from.next = getelementptr i64, ptr %from, i64 1
   br label %head

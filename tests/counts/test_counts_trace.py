@@ -171,3 +171,76 @@ def test_a_first_block_longer_than_the_bound_is_cut_at_a_whole_request(launch, m
     monkeypatch.setattr(recording, "TRACE_WORDS", 101)
     run = launch(walks_far[1, 32], np.ones(6400, np.float32), np.zeros(32, np.float32))
     assert (run.trace.blocks.tolist(), run.trace.offsets.tolist(), len(run.trace.words)) == ([0], [0, 100], 100)
+
+
+@cuda.jit
+def gathers_and_broadcasts(x, index, out):
+    i = cuda.grid(1)
+    total = np.float32(0)
+    for k in range(index.shape[0]):
+        total += x[index[k, i]] + x[k] + x[7 * cuda.blockIdx.x]
+    out[i] = total
+
+
+@pytest.mark.parametrize("bound", [40, 333, 2_000, 12_345])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bounded_trace_is_the_beginning_of_the_whole_one(launch, monkeypatch, rng, bound, threads):
+    """Nearly every request here is a pattern of its own. Blocks are in the Trace whole as long as their words fit; the first is cut."""
+    from solcourse.simt import recording
+
+    index = rng.integers(0, 4096, (6, 64 * 40)).astype(np.int32)
+    arguments = np.ones(4096, np.float32), index, np.zeros(64 * 40, np.float32)
+    whole = launch(gathers_and_broadcasts[40, 64], *arguments, threads=threads).trace
+    assert len(whole.blocks) == 40
+    monkeypatch.setattr(recording, "TRACE_WORDS", bound)
+    short = launch(gathers_and_broadcasts[40, 64], *arguments, threads=threads).trace
+    fit = int((whole.offsets[1:] <= bound).sum())
+    np.testing.assert_array_equal(short.words, whole.words[: len(short.words)])
+    if fit:
+        np.testing.assert_array_equal(short.offsets, whole.offsets[: fit + 1])
+        np.testing.assert_array_equal(short.blocks, np.arange(fit))
+    else:
+        after = int(whole.words[len(short.words)]) & 0xFFFF  # the lines of the first request that is left out
+        assert len(short.words) <= bound < len(short.words) + 1 + after
+        np.testing.assert_array_equal(short.offsets, [0, len(short.words)])
+
+
+@cuda.jit
+def waits_for_the_block_before(x, index, ready, out):
+    i = cuda.grid(1)
+    total = np.float32(0)
+    for k in range(3):
+        total += x[index[k, i]]
+    if cuda.threadIdx.x == 0:
+        while cuda.blockIdx.x < cuda.gridDim.x - 1 and cuda.atomic.add(ready, cuda.blockIdx.x + 1, 0) == 0:
+            pass
+        cuda.atomic.add(ready, cuda.blockIdx.x, 1)
+    cuda.syncthreads()
+    for k in range(3, 6):
+        total += x[index[k, i]]
+    out[i] = total
+
+
+@pytest.mark.parametrize("bound", [500, 2_000, 4_000])
+def test_a_bounded_trace_of_blocks_that_wait_is_the_beginning_of_the_whole_one(launch, monkeypatch, rng, bound):
+    """Each block waits for the one behind it, so all are suspended, half traced, before the first ends."""
+    from solcourse.simt import recording
+
+    index = rng.integers(0, 4096, (6, 32 * 20)).astype(np.int32)
+
+    def run():
+        return launch(
+            waits_for_the_block_before[20, 32], np.ones(4096, np.float32), index, np.zeros(20, np.int32), np.zeros(640, np.float32)
+        )
+
+    whole = run().trace
+    assert whole.blocks.tolist() == list(range(20))
+    monkeypatch.setattr(recording, "TRACE_WORDS", bound)
+    short = run().trace
+    n = len(short.blocks)
+    assert 1 <= n < 20 and short.blocks.tolist() == list(range(n))
+    if len(short.words) == short.offsets[-1] == whole.offsets[n]:
+        np.testing.assert_array_equal(short.words, whole.words[: whole.offsets[n]])
+    else:  # the first block, cut
+        assert n == 1
+        np.testing.assert_array_equal(short.words, whole.words[: len(short.words)])
