@@ -16,7 +16,7 @@ cfg         cfg            blocks, execution order, what differs between lanes, 
 emit        emit           the warp's code as LLVM IR: control flow, block after block
             values, memory, parking   its base classes: values and slots; loads, stores, atomics; barriers and waiting loops
             ops, calls     a small function per instruction, a row per intrinsic and library function
-            strides        which accesses go with unit stride, as far as the program says
+            strides        how far apart the lanes of an access are, as far as the program says
             access, lanes, pieces     the LLVM functions that this code calls, and the pieces they are written with
             plan           what the machine must know of the code
             observe, costs   what is counted as blocks run; what an operation costs on a GPU

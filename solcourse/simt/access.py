@@ -2,9 +2,9 @@
 
 Each (operation, type, space) becomes one small LLVM function, inlined into the kernel while there are few of them. With
 counters, a site remembers lane patterns (MEMO): a known pattern costs one vector comparison and brings its bounds, sectors,
-wavefronts and lines with it; a new one goes through `simt_miss`. Sites that the program says go with unit stride, the pattern of
-tuned code, look for it first, in an entry for each place in a line, and only then, out of line, for others. Global accesses also mark
-the words they touch and go into the Trace. This code runs for every request of every warp: an instruction saved here is seen in
+wavefronts and lines with it; a new one goes through `simt_miss`. A site whose stride the program tells (strides.py) looks for all 32
+lanes at that stride first, in an entry for each place in a line, and only then, out of line, for other patterns. Global accesses also
+mark the words they touch and go into the Trace. This code runs for every request of every warp: an instruction saved here is seen in
 benchmarks/engine.py.
 """
 
@@ -53,11 +53,11 @@ def _vector_bounds() -> str:
     )
 
 
-def _is_unit(size: int) -> str:
-    """%is.unit: all 32 lanes active, each `size` bytes behind the one before; %first: the address of lane 0."""
+def _is_run(stride: int) -> str:
+    """%is.run: all 32 lanes active, each `stride` bytes behind the one before; %first: the address of lane 0."""
     code = f"  %first = extractelement {V64} %p, i64 0\n" + splat("first.v", "%first", "i64")
-    code += f"  %ahead = sub {V64} %p, %first.v\n  %unit.eq = icmp eq {V64} %ahead, {lanes('i64', [k * size for k in range(32)])}\n"
-    code += f"  %unit.bits = bitcast {V1} %unit.eq to i32\n  %unit.m = and i32 %unit.bits, %m\n  %is.unit = icmp eq i32 %unit.m, -1\n"
+    code += f"  %ahead = sub {V64} %p, %first.v\n  %run.eq = icmp eq {V64} %ahead, {lanes('i64', [k * stride for k in range(32)])}\n"
+    code += f"  %run.bits = bitcast {V1} %run.eq to i32\n  %run.m = and i32 %run.bits, %m\n  %is.run = icmp eq i32 %run.m, -1\n"
     return code
 
 
@@ -72,10 +72,10 @@ def _entry(way: str) -> str:
 _HIT = "  %hits = load i64, ptr %e.hits\n  %hits1 = add i64 %hits, 1\n  store i64 %hits1, ptr %e.hits\n"
 
 
-def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base", unit: bool = False) -> str:
+def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base", stride: int | None = None) -> str:
     """Finds or makes the remembered pattern %e of these lanes' addresses; leaves %first (the address of the first active lane, whose
     offset from `base` is %ref) and %e.* pointers, and is in block %known. simt_miss is told %bytes, the size of the array.
-    unit: %is.unit says whether it is unit stride, which is where _unit_body looks for it."""
+    stride: of the site; %is.run says whether this is a run at that stride, which is where _run_body looks for it."""
     # relative to the line of the first active lane: what an idle lane would address may be anywhere
     code = f"  %zeroth = extractelement {V64} {addresses}, i64 0\n  %has.zeroth = trunc i32 %m to i1\n  br label %ref.head\nref.head:\n"
     code += "  br i1 %has.zeroth, label %ref.found, label %ref.later, !prof !1\nref.later:\n  %ref.lane = call i32 @llvm.cttz.i32(i32 %m, i1 false)\n"
@@ -87,9 +87,9 @@ def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base", uni
     code += "  %step = sub i64 %second, %first\n  %step.neg = sub i64 0, %step\n  %step.bit = and i64 %step, %step.neg\n"
     code += "  %m.64 = zext i32 %m to i64\n  %m.up = shl i64 %m.64, 7\n  %sm = xor i64 %step.bit, %m.up\n"
     code += "  %h0 = mul i64 %sm, -7046029254386353131\n  %h1 = lshr i64 %h0, 59\n"
-    code += "  %move = select i1 %is.unit, i64 0, i64 %h1\n" if unit else ""
+    code += "  %move = select i1 %is.run, i64 0, i64 %h1\n" if stride else ""
     code += (
-        f"  %place = lshr i64 %ref, 2\n  %h = add i64 {'%move' if unit else '%h1'}, %place\n  %way = and i64 %h, {MEMO_WAYS - 1}\n"
+        f"  %place = lshr i64 %ref, 2\n  %h = add i64 {'%move' if stride else '%h1'}, %place\n  %way = and i64 %h, {MEMO_WAYS - 1}\n"
         + _entry("%way")
     )
     code += f"  %old = load {V64}, ptr %e.pattern, align 64\n  %old.mask = load i32, ptr %e.mask\n"
@@ -98,7 +98,7 @@ def _memo(size: int, flags: int, addresses: str = "%p", base: str = "%base", uni
     code += "  %eq.ok = icmp eq i32 %eq.all, -1\n  %mask.ok = icmp eq i32 %m, %old.mask\n  %hit = and i1 %eq.ok, %mask.ok\n"
     code += "  br i1 %hit, label %known, label %new, !prof !1\nnew:\n" + splat("new.base", base, "i64")
     code += f"  %new.off = sub {V64} {addresses}, %new.base\n" + _spill("%new.off")
-    code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags}, i64 %bytes)\n  br label %known\nknown:\n"
+    code += f"  call void @simt_miss(ptr %t, ptr %e, i32 %site, i32 %m, i32 {size | flags | (stride or 0) << 16}, i64 %bytes)\n  br label %known\nknown:\n"
     return code + _HIT
 
 
@@ -164,11 +164,11 @@ def _trace(shape: str | None = None) -> str:
     return code + at("cursor.next", "%cursor", 8) + "  store ptr %cursor.next, ptr %cursor.at\n  br label %recorded\nrecorded:\n"
 
 
-def _move(op: str, t: str, size: int, same: str | None, apart: bool) -> str:
-    """The unit-stride (%is.unit), one-address and general ways. %first: where the unit run starts, or the one address.
+def _move(op: str, t: str, size: int, unit: str, same: str | None, apart: bool) -> str:
+    """The unit-stride, one-address and general ways. %first: where the unit run starts, or the one address.
     apart: the general way is a call (general_functions)."""
     vt = f"<32 x {t}>"
-    code = "  br i1 %is.unit, label %run, label %scatter\nrun:\n  %run.p = inttoptr i64 %first to ptr\n"
+    code = f"  br i1 {unit}, label %run, label %scatter\nrun:\n  %run.p = inttoptr i64 %first to ptr\n"
     if op == "load":
         code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  br label %end\nscatter:\n"
         phi = "[ %run.v, %run ], [ %all.v, %general ]"
@@ -227,53 +227,61 @@ def _signature(op: str, t: str, name: str, attrs: str, more: str = "") -> tuple[
     return head, f"{rt} zeroinitializer", good
 
 
-DYNAMIC, UNIT = ".any", ".unit"  # kinds of sites: of an array that is not always the same; with unit stride, as far as the program says
-
-
-def access_function(name: str, op: str, t: str, size: int, space: str, kind: str, counters: bool, attrs: str) -> str:
-    """One load or store of type t in `space` ("global", "shared", "local", "constant"). kind: DYNAMIC, UNIT or ''."""
+def access_function(
+    name: str, op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, counters: bool, attrs: str
+) -> str:
+    """One load or store of type t in `space` ("global", "shared", "local", "constant"). dynamic: of an array that is not always the same;
+    stride: bytes between neighbouring lanes, None where the program does not tell."""
     head, bad, good = _signature(op, t, name, attrs)
     if space == "local":
         return head + _local_body(op, t, size, counters, bad) + good
     if not counters or space == "constant":
         return head + _bounded_body(op, t, size, bad) + good
-    if kind != UNIT:
-        return head + _counted_body(op, t, size, space, kind, bad) + good
-    other = _signature(op, t, f"other.{name}", "noinline", ", i1 %is.unit")[0] + _counted_body(op, t, size, space, kind, bad) + good
-    return head + _unit_body(op, t, size, space, f"other.{name}") + other
+    if not stride:
+        return head + _counted_body(op, t, size, space, dynamic, None, bad) + good
+    other = (
+        _signature(op, t, f"other.{name}", "noinline", ", i1 %is.run")[0] + _counted_body(op, t, size, space, dynamic, stride, bad) + good
+    )
+    return head + _run_body(op, t, size, space, stride, f"other.{name}") + other
 
 
 def _bounded_body(op: str, t: str, size: int, bad: str) -> str:
     code = _base() + _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad)
-    return code + "go:\n" + _is_unit(size) + _move(op, t, size, None, apart=True)
+    return code + "go:\n" + _is_run(size) + _move(op, t, size, "%is.run", None, apart=True)
 
 
-def _counted_body(op: str, t: str, size: int, space: str, kind: str, bad: str) -> str:
+def _counted_body(op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, bad: str) -> str:
     code = _base() + field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0")
-    code += _memo(size, SHARED if space == "shared" else 0, unit=kind == UNIT) + _memo_bounds(kind == DYNAMIC)
+    code += _memo(size, SHARED if space == "shared" else 0, stride=stride) + _memo_bounds(dynamic)
     code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
     code += _record(op == "store") if space == "global" else ""
-    code += "  %kind = load i16, ptr %e.kind\n  %is.same = icmp eq i16 %kind, 2\n"
-    code += "" if kind == UNIT else "  %is.unit = icmp eq i16 %kind, 1\n"
-    return code + _move(op, t, size, "%is.same", apart=kind == "")
+    code += "  %kind = load i16, ptr %e.kind\n  %is.unit = icmp eq i16 %kind, 1\n  %is.same = icmp eq i16 %kind, 2\n"
+    return code + _move(op, t, size, "%is.unit", "%is.same", apart=not dynamic and not stride)
 
 
-def _unit_body(op: str, t: str, size: int, space: str, slow: str) -> str:
-    """Unit stride in 32 lanes, from the start of a word, inside the array and seen before at this place in a line: 'unit' says how many
-    starts are (0: none)."""
+def _run_body(op: str, t: str, size: int, space: str, stride: int, other: str) -> str:
+    """32 lanes at the site's stride, from the start of a word, inside the array and seen before at this place in a line: 'run' says how
+    many starts are (0: none)."""
     vt = f"<32 x {t}>"
-    code = _is_unit(size) + "  br i1 %is.unit, label %unit, label %other, !prof !1\nunit:\n" + _base()
+    code = _is_run(stride) + "  br i1 %is.run, label %straight, label %other, !prof !1\nstraight:\n" + _base()
     code += f"  %ref = sub i64 %first, %base\n  %place = lshr i64 %ref, 2\n  %way = and i64 %place, {MEMO_WAYS - 1}\n" + _entry("%way")
-    code += "  %starts = load i64, ptr %e.unit\n  %known = icmp ult i64 %ref, %starts\n  %odd = and i64 %ref, 3\n  %even = icmp eq i64 %odd, 0\n"
+    code += (
+        "  %starts = load i64, ptr %e.run\n  %known = icmp ult i64 %ref, %starts\n  %odd = and i64 %ref, 3\n  %even = icmp eq i64 %odd, 0\n"
+    )
     code += "  br i1 %known, label %inside, label %other, !prof !1\ninside:\n  br i1 %even, label %go, label %other, !prof !1\ngo:\n"
-    code += _HIT + (_record(op == "store") if space == "global" else "") + "  %run.p = inttoptr i64 %first to ptr\n"
+    code += _HIT + (_record(op == "store") if space == "global" else "")
+    if stride != size:
+        code += f"  %run.v = call {vt} @general.load.{t}({V64} %p, i32 -1)\n" if op == "load" else ""
+        code += f"  call void @general.store.{t}({V64} %p, i32 -1, {vt} %v)\n" if op == "store" else ""
+    else:
+        code += "  %run.p = inttoptr i64 %first to ptr\n"
+        code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n" if op == "load" else f"  store {vt} %v, ptr %run.p, align {size}\n"
+    given = f"{V64} %p, i32 %m{f', {vt} %v' if op == 'store' else ''}, i1 %is.run"
     if op == "store":
-        code += f"  store {vt} %v, ptr %run.p, align {size}\n  ret i1 true\nother:\n"
-        return code + f"  %done = call i1 @{slow}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, {vt} %v, i1 %is.unit)\n  ret i1 %done\n}}\n"
+        return code + f"  ret i1 true\nother:\n  %done = call i1 @{other}(ptr %t, ptr %a, i32 %site, {given})\n  ret i1 %done\n}}\n"
     rt = f"{{ {vt}, i1 }}"
-    code += f"  %run.v = load {vt}, ptr %run.p, align {size}\n  %r0 = insertvalue {rt} poison, {vt} %run.v, 0\n"
-    code += f"  %r1 = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r1\nother:\n"
-    return code + f"  %r = call {rt} @{slow}(ptr %t, ptr %a, i32 %site, {V64} %p, i32 %m, i1 %is.unit)\n  ret {rt} %r\n}}\n"
+    code += f"  %r0 = insertvalue {rt} poison, {vt} %run.v, 0\n  %r1 = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r1\n"
+    return code + f"other:\n  %r = call {rt} @{other}(ptr %t, ptr %a, i32 %site, {given})\n  ret {rt} %r\n}}\n"
 
 
 def _local_body(op: str, t: str, size: int, counters: bool, bad: str) -> str:

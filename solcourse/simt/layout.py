@@ -36,14 +36,14 @@ ALLOC_BYTES = 64
 # One remembered lane pattern of a site. First what every access looks at: hits; mask int32 (of the active lanes, never 0: 0 means
 # empty); kind and lines int16 (lines: how many it touches); low: its lowest offset, relative to the first active lane's; room: how
 # many lowest offsets are inside the site's array; shape: where the Trace's shapes have its lines; words int32: its mask of the first
-# line; unit: room where it is unit stride in 32 lanes from the start of a word, else 0. Then what each hit costs, span (bytes from the lowest to behind the highest), the pattern itself (offsets relative to the start
-# of the first active lane's line) and its lines.
+# line; run: room where it is 32 lanes at the site's stride from the start of a word, else 0. Then what each hit costs, span (bytes from
+# the lowest to behind the highest), the pattern itself (offsets relative to the start of the first active lane's line) and its lines.
 MEMO = {
-    "hits": 0, "mask": 8, "kind": 12, "lines": 14, "low": 16, "room": 24, "shape": 32, "words": 40, "unit": 48,
+    "hits": 0, "mask": 8, "kind": 12, "lines": 14, "low": 16, "room": 24, "shape": 32, "words": 40, "run": 48,
     "sectors": 64, "wavefronts": 72, "conflicts": 80, "span": 88, "pattern": 128, "line": 384,
 }  # fmt: skip
 MEMO_BYTES = 384 + 8 * 64
-MEMO_WAYS = 32  # unit stride at the n-th word of a line is in entry n
+MEMO_WAYS = 32  # a run from the n-th word of a line is in entry n
 SITE_BYTES = MEMO_WAYS * MEMO_BYTES + 192  # of one site: no multiple of 4096, or the same entry of all sites would share a set of the cache
 # MEMO kind: 1 unit stride over all 32 lanes, 2 one address, 0 anything else
 
@@ -66,4 +66,5 @@ TRACED_BYTES = 24
 #   request  line of the first active lane << 32 | warp in block << 24 | index of its shape
 #   shape    header as in records.Trace, without the warp, and its line words, relative to the request's line; the first is empty
 LINE_UP, TRACE_WARP = 32, 24
+MOST_STRIDE = 1 << 14  # bytes, of a site that looks for runs
 UNIFORM_SHAPES = 64  # words of the shapes of a site whose lanes all have one address: a header and a line for each place in a line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solcourse.simt import access, lanes, ops
 from solcourse.simt.ir import Instr, leaf_range, member_offset, members, type_size, type_text
-from solcourse.simt.layout import UNIFORM_SHAPES
+from solcourse.simt.layout import MOST_STRIDE, UNIFORM_SHAPES
 from solcourse.simt.plan import FRAME
 from solcourse.simt.values import Values
 
@@ -106,7 +106,7 @@ class Memory(Values):
             sites.append(len(self.plan.sites))
             self.plan.several_sites.add(sites[-1])
             self.plan.sites.append((i, self.node, space, i.op, size, array))
-            inner.append(self._access(i.op, t, size, space, access.DYNAMIC))
+            inner.append(self._access(i.op, t, size, space, dynamic=True))
         name = f"several.{i.op}.{t}{'.local' * mixed_local}"
         kinds = [kind for kind, _ in self.plan.rows]
         first_rows = (kinds.count("param"), kinds.count("param") + kinds.count("shared"))
@@ -164,18 +164,19 @@ class Memory(Values):
 
     def _helper(self, i: Instr, t: str, size: int, space: str, mixed: bool) -> str:
         if not mixed:
-            unit = self.counters and space in ("global", "shared") and self.strides.of(i.args[0]) == size
-            return self._access(i.op, t, size, space, access.UNIT if unit else "")
-        name = self._access(i.op, t, size, space, access.DYNAMIC)
+            stride = self.strides.of(i.args[0]) if self.counters and space in ("global", "shared") else None
+            return self._access(i.op, t, size, space, stride=stride if stride and 0 < stride <= MOST_STRIDE else None)
+        name = self._access(i.op, t, size, space, dynamic=True)
         many = f"mixed.{name}"
         self.helpers["find"] = access.FIND
         self.helpers.setdefault(many, lanes.mixed_function(many, name, i.op, t, self.plan.find_rows))
         return many
 
-    def _access(self, op: str, t: str, size: int, space: str, kind: str) -> str:
-        name = f"{op}.{t}.{space}{kind}"
+    def _access(self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None) -> str:
+        """dynamic: the array is not always the same one."""
+        name = f"{op}.{t}.{space}{'.any' * dynamic}{f'.by{stride}' if stride else ''}"
         if name not in self.helpers:
-            self.helpers[name] = access.access_function(name, op, t, size, space, kind, self.counters, self.attrs)
+            self.helpers[name] = access.access_function(name, op, t, size, space, dynamic, stride, self.counters, self.attrs)
             self.declared[f"gather.{t}"] = access.gather_declarations(t)
             self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
         return name

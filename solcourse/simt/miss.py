@@ -9,7 +9,7 @@ from __future__ import annotations
 from solcourse.simt.layout import MEMO, THREAD, TOTALS_BYTES
 from solcourse.simt.pieces import C64, CHUNK, V1, V8, V32, V64, at, field, lanes, splat
 
-SHARED, LOCAL = 0x100, 0x200  # flags of simt_miss, above the access size in bytes
+SHARED, LOCAL = 0x100, 0x200  # flags of simt_miss, above the access size in bytes and below the stride
 
 _LINES = f"""
 ; the 128-byte lines a set of lanes touches: writes (line - base) << 32 | word mask to %out (unless null), adds each line's
@@ -107,7 +107,7 @@ _PATTERN = f"""{field("scratch", "%t", THREAD["scratch"], "ptr")}  %off = load {
   store i64 %room.at, ptr %e.room
 """
 
-# unit stride over all lanes, one address, or anything else
+# unit stride over all lanes, one address, or anything else; and whether it is a run at the site's own stride
 _KIND = f"""{splat("size.v", "%size.64", "i64")}
   %unit.want = mul {V64} %size.v, {lanes("i64", range(32))}
   %unit.eq = icmp eq {V64} %moved, %unit.want
@@ -119,11 +119,21 @@ _KIND = f"""{splat("size.v", "%size.64", "i64")}
   %kind.same = select i1 %one, i16 2, i16 0
   %kind = select i1 %unit, i16 1, i16 %kind.same
   store i16 %kind, ptr %e.kind
+  %stride = lshr i32 %flags, 16
+  %stride.64 = zext i32 %stride to i64
+{splat("stride.v", "%stride.64", "i64")}
+  %run.want = mul {V64} %stride.v, {lanes("i64", range(32))}
+  %run.eq = icmp eq {V64} %moved, %run.want
+  %run.bits = bitcast {V1} %run.eq to i32
+  %run.all = icmp eq i32 %run.bits, -1
+  %run.full = and i1 %run.all, %full
+  %told = icmp ne i32 %stride, 0
+  %run = and i1 %run.full, %told
   %odd = and i64 %ref, 3
   %even = icmp eq i64 %odd, 0
-  %from.word = and i1 %unit, %even
-  %unit.room = select i1 %from.word, i64 %room.at, i64 0
-  store i64 %unit.room, ptr %e.unit
+  %from.word = and i1 %run, %even
+  %run.room = select i1 %from.word, i64 %room.at, i64 0
+  store i64 %run.room, ptr %e.run
 """
 
 # the words of each lane's line, and the lines of all lanes; a local 8-byte access counts as its first row of words here

@@ -1,4 +1,4 @@
-"""How far a lane's address is behind that of the lane before it, as far as the program says: unit stride gets code of its own."""
+"""How far a lane's address is behind that of the lane before it, as far as the program says: such runs get code of their own."""
 
 from __future__ import annotations
 

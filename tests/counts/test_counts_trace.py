@@ -238,7 +238,8 @@ def test_a_bounded_trace_of_blocks_that_wait_is_the_beginning_of_the_whole_one(l
     monkeypatch.setattr(recording, "TRACE_WORDS", bound)
     short = run().trace
     n = len(short.blocks)
-    assert 1 <= n < 20 and short.blocks.tolist() == list(range(n))
+    assert 1 <= n < 20
+    assert short.blocks.tolist() == list(range(n))
     if len(short.words) == short.offsets[-1] == whole.offsets[n]:
         np.testing.assert_array_equal(short.words, whole.words[: whole.offsets[n]])
     else:  # the first block, cut

@@ -109,7 +109,8 @@ class Writer:
                 name, how = e.attr
                 array = self.array(name)
                 text = element(array, tuple(a), how)
-                return text if NAMES.get(array.dtype, NAMES[e.type]) == NAMES[e.type] else f"{NAMES[e.type]}({text})"
+                # a function's array parameter may be given narrower elements, which numba's ffs, for one, cannot take
+                return text if NAMES.get(array.dtype) == NAMES[e.type] else f"{NAMES[e.type]}({text})"
             case "own":
                 return own_element(self.array(e.attr), a[0])
             case "call":
