@@ -129,17 +129,19 @@ def _lab(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from solcourse import exercises
+    from solcourse import course, exercises
     from solcourse.hardware import DEFAULT_DEVICE
 
     names = options.exercises or exercises.names()
+    for name in names:  # a wrong one is said before the first is checked
+        course.file_name(course.find(), name)
     if options.hint is not None:
         for name in names:
             print(exercises.hint(name, options.hint))
         return 0
     verdicts = []
     for name in names:
-        verdicts.append(exercises.check(name, device=options.device or DEFAULT_DEVICE))
+        verdicts.append(exercises.check(name, device=DEFAULT_DEVICE if options.device is None else options.device))
         print(verdicts[-1], end="\n\n", flush=True)
     passed = sum(verdict.passed for verdict in verdicts)
     print(f"{passed} of {len(verdicts)} passed")
@@ -150,7 +152,7 @@ def _run(options: argparse.Namespace) -> int:
     from solcourse import scripts
     from solcourse.hardware import DEFAULT_DEVICE
 
-    env = scripts.environment(os.environ, options.device or DEFAULT_DEVICE, options.profile, options.save)
+    env = scripts.environment(os.environ, DEFAULT_DEVICE if options.device is None else options.device, options.profile, options.save)
     return scripts.run(options.rest, env)
 
 

@@ -331,11 +331,15 @@ def device(name: str | Device) -> Device:
 
 
 def _meant(name: object, known: Iterable[str]) -> list[str]:
-    """The names that `name` is, or else is a part of, whatever their case: "l4" is L4 and not L40S."""
-    wanted = name.strip().lower() if isinstance(name, str) else ""
+    """The names that `name` is, or else is a part of, whatever their case, spaces and hyphens: "l4" is L4 and not L40S."""
+
+    def plain(text: str) -> str:
+        return text.lower().replace(" ", "").replace("-", "")
+
+    wanted = plain(name) if isinstance(name, str) else ""
     if len(wanted) < 2:
         return []
-    return [k for k in known if k.lower() == wanted] or [k for k in known if wanted in k.lower()]
+    return [k for k in known if plain(k) == wanted] or [k for k in known if wanted in plain(k)]
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Device))

@@ -67,6 +67,8 @@ def environment(before: Mapping[str, str], device: str, profile: bool, save: str
         )
     if save is not None and Path(save).suffix not in SAVED_AS:
         raise SolcourseError(f"The profile is saved as {', '.join(SAVED_AS)}, not as {save!r}.")
+    if save is not None and not Path(save).absolute().parent.is_dir():
+        raise SolcourseError(f"The profile cannot be saved as {save!r}: there is no folder {str(Path(save).absolute().parent)!r}.")
     settings = {
         "device": find_device(device).name,
         "profile": profile or save is not None,
@@ -157,7 +159,7 @@ def _report(settings: Mapping[str, Any], process: int) -> None:
     standin = sys.modules.get("solcourse.standin")
     engine = standin.first_engine() if standin else None
     if engine is None or not engine.launches.kernels:
-        return _say(settings, "no kernel was launched in this process, so there is nothing to profile")
+        return _say(settings, "no kernel ran to its end in this process, so there is nothing to profile")
     if settings["save"] is None:
         print(f"\n{engine.launches}", file=sys.__stderr__)
     else:

@@ -174,5 +174,7 @@ def _cuda() -> Any:
     except Exception as error:  # the driver's absence shows as ImportError, CudaSupportError, DynamicLibNotFoundError ...
         reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         detail = cuda.cuda_error() or reason[0]
-        raise NoGPU(f"There is no usable NVIDIA GPU here ({' '.join(str(detail).split())}). {CURE}") from error
+        raise NoGPU(
+            f"There is no usable NVIDIA GPU here ({' '.join(str(detail).split())}). {CURE}"
+        ) from None  # the driver's own traceback helps nobody
     return cuda

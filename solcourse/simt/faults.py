@@ -6,8 +6,10 @@ where (source line, block, thread), and what to try.
 
 from __future__ import annotations
 
+import ast
 import linecache
 import math
+import re
 from dataclasses import dataclass
 
 from solcourse.errors import BarrierError, OutOfBounds, RunawayKernel
@@ -191,7 +193,7 @@ def _deadlock(launch: Launch, stuck: Stuck) -> Exception:
 
 # ---- stray accesses ---------------------------------------------------------------------------------------------------
 
-GUARD = "A GPU would not have said anything. Guard the access, for example `if i < x.size:`, or check the index."
+GUARD = "A GPU would not have said anything. Guard the access, for example `if {}:`, or check the index."
 
 
 def _stray(launch: Launch, error: tuple[int, ...]) -> Finding:
@@ -203,7 +205,7 @@ def _stray(launch: Launch, error: tuple[int, ...]) -> Finding:
         return _stack_overflow(site, line, at, thread)
     allocation = next((a for a in launch.bound.allocations if a.name == site.array), None)
     index, element, extent = _element(site, allocation, offset, array_bytes.get(site.array, 0))
-    hint = GUARD
+    hint = GUARD.format(_guard(site, linecache.getline(site.file, site.line), index) or "i < x.size")
     if site.kind.startswith("shared") and allocation is None and not array_bytes.get(site.array, 0):
         dynamic = launch.dynamic_shared_bytes
         extent = f"{dynamic // site.size} elements in the {dynamic:,} bytes of dynamic shared memory of this launch"
@@ -225,6 +227,28 @@ def _stray(launch: Launch, error: tuple[int, ...]) -> Finding:
         index=int(index),
         count=lanes,
     )
+
+
+def _guard(site: Site, source: str, index: int) -> str:
+    """The condition under which the line's only index into that array is inside: "i + 1 < x.size"; '' where that cannot be told."""
+    text = re.sub(r"^(if|elif|while|return)\b|^for\b.*?\bin\b", "", source.strip()).strip().removesuffix(":")
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return ""
+    found = {
+        ast.unparse(node.slice): node.slice
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == site.array
+    }
+    if len(found) != 1:
+        return ""
+    ((written, node),) = found.items()
+    if isinstance(node, ast.Tuple):
+        return " and ".join(f"{ast.unparse(part)} < {site.array}.shape[{axis}]" for axis, part in enumerate(node.elts))
+    if isinstance(node, ast.Slice | ast.Constant):
+        return ""
+    return f"{written} >= 0" if index < 0 else f"{written} < {site.array}.size"
 
 
 def _stack_overflow(site: Site, line: str, block: Dim, thread: Dim) -> Finding:

@@ -507,3 +507,35 @@ def test_an_argument_that_no_kernel_takes_is_told_with_the_way_out(launch, value
 def test_long_doubles_are_told_the_widest_type(launch, dtype, cure):
     with pytest.raises(LaunchError, match=rf"more than 64 bits: x.astype\(np.{cure}\)"):
         launch(other[1, 1], np.zeros(2, dtype))
+
+
+@cuda.jit
+def neighbours(x, m, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i + 1]
+    if i == 0 and m.shape[0] == 3:
+        out[i] += m[i + 3, 2 * i]
+
+
+@cuda.jit
+def walks(x, out):
+    i = cuda.grid(1)
+    while x[i * 4] > 0:
+        i += 1
+    out[i] = x[i] + x[i - 1]
+
+
+@pytest.mark.parametrize(
+    ("configured", "arguments", "guard"),
+    [
+        (neighbours[1, 32], (np.ones(8), np.ones((2, 2)), np.zeros(8)), "if i + 1 < x.size:"),
+        (neighbours[1, 32], (np.ones(8)[:0], np.ones((3, 2)), np.zeros(8)), "if i + 3 < m.shape[0] and 2 * i < m.shape[1]:"),
+        (walks[1, 1], (np.ones(8), np.zeros(8)), "if i * 4 < x.size:"),
+        (copy_unguarded[1, 32], (np.ones(8), np.zeros(32)), "if i < src.size:"),
+    ],
+)
+def test_the_guard_that_is_proposed_is_of_the_index_that_strayed(launch, configured, arguments, guard):
+    with pytest.raises(OutOfBounds) as caught:
+        launch(configured, *arguments)
+    assert f"`{guard}`" in str(caught.value)

@@ -231,6 +231,8 @@ def test_an_unknown_device_offers_the_nearest_name(wrong, nearest):
         ("h100-sxm5-80gb", "H100-SXM5-80GB"),
         ("L4", "L4"),  # a whole name, though L40S begins with it too
         ("a10", "A10"),
+        ("rtx3090", "GeForce RTX 3090"),
+        ("a100 sxm4 40gb", "A100-SXM4-40GB"),
         (" L40 ", "L40S"),
     ],
 )

@@ -196,7 +196,7 @@ def test_a_program_that_fails_is_profiled_up_to_there(tmp_path: Path):
 def test_a_program_without_launches_says_so(tmp_path: Path):
     (tmp_path / "program.py").write_text("print(1)\n")
     done = python([*RUN, "--profile", "program.py"], tmp_path)
-    assert (done.stdout, done.stderr) == ("1\n", "solcourse: no kernel was launched in this process, so there is nothing to profile\n")
+    assert (done.stdout, done.stderr) == ("1\n", "solcourse: no kernel ran to its end in this process, so there is nothing to profile\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- wrong usage
@@ -205,7 +205,9 @@ def test_a_program_without_launches_says_so(tmp_path: Path):
     [
         (["--device", "A1000", "x.py"], "Did you mean 'A10'?"),
         (["--device", "H100", "x.py"], "H100-SXM5-80GB, H100-PCIe-80GB: say which"),
+        (["--device", "", "x.py"], "There is no device named ''"),
         (["--save", "x.pdf", "x.py"], "The profile is saved as .txt, .json, .html"),
+        (["--save", "nowhere/x.txt", "x.py"], "there is no folder"),
     ],
 )
 def test_wrong_options_exit_with_2_before_anything_runs(options: list[str], says: str, capsys, monkeypatch: pytest.MonkeyPatch):
