@@ -110,7 +110,7 @@ NAMED = (
 )  # fmt: skip
 ENTRIES = (*NAMED, *_rest(NAMED))
 MATMUL = "matmul_tiled_exact"
-COMPUTE = ("matmul", "polynomial", "mandelbrot")  # the names of kernels bound by arithmetic begin so
+COMPUTE = ("matmul", "polynomial", "mandelbrot")  # the names of kernels bound by arithmetic begin so, where their access is regular
 SIDE_BY_SIDE = (128, 128, 128)  # the size at which the tiled matmul is set against the simulator
 
 
@@ -393,7 +393,10 @@ def figures(rows: list[Row]) -> dict[str, float]:
     scaling = [
         row.one_thread.wall_s / row.engine.wall_s
         for row in rows
-        if row.entry.name.startswith(COMPUTE) and row.one_thread.wall_s > 0.05 and (os.cpu_count() or 1) > 1
+        if row.entry.name.startswith(COMPUTE)
+        and row.entry.access == "regular"
+        and row.one_thread.wall_s > 0.05
+        and (os.cpu_count() or 1) > 1
     ]
     if scaling:
         found["1 thread / 2 threads, compute-bound above 50 ms"] = min(scaling)
