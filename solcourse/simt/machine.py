@@ -92,8 +92,7 @@ class Worker:
     def __init__(self, c: Compiled, launch: np.ndarray, rows: np.ndarray, warps: int, shared_bytes: int, counters: bool, traced: int):
         plan, sites, nodes = c.plan, len(c.program.sites), len(c.program.blocks)
         self.record = aligned(THREAD_BYTES).view(np.int64)
-        self.memo_bytes = max(1, sites) * SITE_BYTES if counters else 64
-        self.memo = MEMORY.take(self.memo_bytes)
+        self.memo = MEMORY.take(max(1, sites) * SITE_BYTES if counters else 64)
         self.totals = np.zeros((max(1, sites), TOTALS_BYTES // 8), np.int64)
         self.exec = np.zeros((nodes, ROW), np.int64)
         self.shared = aligned(shared_bytes + 64)
