@@ -3,7 +3,7 @@
     python benchmarks/engine.py [--quick] [--check] [--only NAME ...]
 
 Everything is measured in one run on one machine, so the ratios mean something. Times are the best of several interleaved
-repeats (a busy machine adds time, it never takes any away); `ratio`, counters to bounds checks only, is of processor times.
+repeats (a busy machine adds time, it never takes any away); `ratio`, counters to bounds checks only, is of one thread.
 Compile times stand apart. The simulator runs the same kernels in a process of its own, at the same size or at the largest it
 is expected to finish within --budget seconds: then the engine runs that size too.
 Prints a table and one summary line of ratios; with --check a missed target is an exit code of 1.
@@ -12,6 +12,7 @@ Prints a table and one summary line of ratios; with --check a missed target is a
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -118,23 +119,14 @@ def arguments_of(name: str, shape: tuple[int, ...]) -> tuple:
     return case(name).make(np.random.default_rng(SEED), *shape)
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best of several repeats. cpu_s: processor seconds of all threads, which a busy machine hardly changes."""
-
-    wall_s: float = math.inf
-    cpu_s: float = math.inf
-
-
-def best_of(*jobs: Callable[[], Any], seconds: float = 1.0, repeats: int = 60) -> list[Best]:
-    """The best times of each job, A B A B ..., for at most about `seconds` each, but once at least."""
-    best, start = [Best()] * len(jobs), time.perf_counter()
+def best_of(*jobs: Callable[[], Any], seconds: float = 1.0, repeats: int = 60) -> list[float]:
+    """The best seconds of each job, A B A B ..., for at most about `seconds` each, but once at least."""
+    best, start = [math.inf] * len(jobs), time.perf_counter()
     for _ in range(repeats):
         for k, job in enumerate(jobs):
-            wall, cpu = time.perf_counter(), time.process_time()
+            before = time.perf_counter()
             job()
-            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-            best[k] = Best(min(best[k].wall_s, wall), min(best[k].cpu_s, cpu))
+            best[k] = min(best[k], time.perf_counter() - before)
         if time.perf_counter() - start > seconds * len(jobs):
             break
     return best
@@ -289,7 +281,7 @@ def side_by_side(entry: Entry, wanted: tuple[int, ...], budget_s: float) -> tupl
         shape, simulator_s = larger, simulator_seconds(entry.name, larger)
     launch = Launch(entry.name, shape)
     (engine,) = best_of(launch.run, seconds=0.5, repeats=20)
-    return shape, simulator_s, engine.wall_s
+    return shape, simulator_s, engine
 
 
 # ---- the table -----------------------------------------------------------------------------------------------------------
@@ -303,9 +295,10 @@ class Row:
     shape: tuple[int, ...]
     frontend_s: float
     native_s: float
-    engine: Best
-    bounds: Best
-    one_thread: Best
+    engine: float
+    bounds: float
+    one_thread: float
+    bounds_one_thread: float
     numpy_s: float
     njit_compile_s: float
     njit_s: float
@@ -316,8 +309,8 @@ class Row:
 
     @property
     def counters_ratio(self) -> float:
-        """Processor time with every counter and the Trace / with bounds checks only."""
-        return self.engine.cpu_s / self.bounds.cpu_s
+        """One thread's time with every counter and the Trace / with bounds checks only."""
+        return self.one_thread / self.bounds_one_thread
 
     @property
     def simulator_ratio(self) -> float:
@@ -328,27 +321,28 @@ def measure(entry: Entry, quick: bool, budget_s: float) -> Row:
     shape = entry.quick if quick else entry.shape
     launch = Launch(entry.name, shape)
     launch.run(counters=False, sample_blocks=1)
-    engine, bounds, one = best_of(launch.run, lambda: launch.run(counters=False), lambda: launch.run(threads=1), seconds=2.0)
+    builds = [{}, {"counters": False}, {"threads": 1}, {"threads": 1, "counters": False}]
+    times = best_of(*(functools.partial(launch.run, **build) for build in builds), seconds=2.0)
 
     def plain() -> Any:
         return entry.numpy(*arguments) if entry.numpy else None
 
     arguments = arguments_of(entry.name, shape)
-    numpy_s = best_of(plain)[0].wall_s if entry.numpy else math.nan
+    numpy_s = best_of(plain)[0] if entry.numpy else math.nan
     njit_s = njit_compile_s = math.nan
     compiled = njit_of(entry.name)
     if compiled is not None:
         before = time.perf_counter()
         compiled(*arguments)
         first_s = time.perf_counter() - before
-        njit_s = best_of(lambda: compiled(*arguments))[0].wall_s
+        njit_s = best_of(lambda: compiled(*arguments))[0]
         njit_compile_s = max(0.0, first_s - njit_s)
     wanted = SIDE_BY_SIDE if entry.name == MATMUL and not quick else entry.quick
     there = (entry.tiny, math.nan, math.nan)
     if not case(entry.name).warp_level:  # the simulator has no shuffles and votes
         there = side_by_side(entry, wanted if entry in NAMED else entry.tiny, budget_s if entry.name == MATMUL else budget_s / 12)
     return Row(
-        entry, shape, launch.frontend_s, launch.native_s, engine, bounds, one, numpy_s, njit_compile_s, njit_s, *there,
+        entry, shape, launch.frontend_s, launch.native_s, *times, numpy_s, njit_compile_s, njit_s, *there,
         identical=result_of(entry.name, shape, 1) == result_of(entry.name, shape, 2),
     )  # fmt: skip
 
@@ -373,8 +367,8 @@ def line(row: Row) -> str:
     ratio = "-" if math.isnan(row.simulator_ratio) else f"{row.simulator_ratio:,.0f}x"
     return (
         f"{row.entry.name:<22.22} {size(row.shape):>14} | {seconds(row.frontend_s):>14} {seconds(row.native_s):>9}"
-        f" | {seconds(row.engine.wall_s):>9} {seconds(row.bounds.wall_s):>9} {row.counters_ratio:>5.2f}x"
-        f" {seconds(row.one_thread.wall_s):>9}"
+        f" | {seconds(row.engine):>9} {seconds(row.bounds):>9} {row.counters_ratio:>5.2f}x"
+        f" {seconds(row.one_thread):>9}"
         f" {'yes' if row.identical else 'NO':>4} | {seconds(row.numpy_s):>9} {seconds(row.njit_s):>9} {seconds(row.njit_compile_s):>9}"
         f" | {size(row.simulator_shape):>12} {seconds(row.simulator_s):>9} {seconds(row.engine_there_s):>9} {ratio:>9}"
     )
@@ -387,16 +381,13 @@ def figures(rows: list[Row]) -> dict[str, float]:
     if matmul is not None:
         found[f"matmul {matmul.simulator_shape[0]}^3: simulator / engine"] = matmul.simulator_ratio
         if matmul.shape == (1024, 1024, 1024):
-            found["matmul 1024^3, seconds"] = matmul.engine.wall_s
+            found["matmul 1024^3, seconds"] = matmul.engine
     if copy is not None and copy.shape == (1 << 24,):
-        found["copy of 16M float32, seconds"] = copy.engine.wall_s
+        found["copy of 16M float32, seconds"] = copy.engine
     scaling = [
-        row.one_thread.wall_s / row.engine.wall_s
+        row.one_thread / row.engine
         for row in rows
-        if row.entry.name.startswith(COMPUTE)
-        and row.entry.access == "regular"
-        and row.one_thread.wall_s > 0.05
-        and (os.cpu_count() or 1) > 1
+        if row.entry.name.startswith(COMPUTE) and row.entry.access == "regular" and row.one_thread > 0.05 and (os.cpu_count() or 1) > 1
     ]
     if scaling:
         found["1 thread / 2 threads, compute-bound above 50 ms"] = min(scaling)
@@ -412,7 +403,7 @@ def fixed_cost() -> str:
     launch = Launch("copy", (256,))
     launch.run(counters=False)
     counted, plain = best_of(launch.run, lambda: launch.run(counters=False), repeats=50)
-    return f"a launch of one block {seconds(counted.wall_s)}, {seconds(plain.wall_s)} without counters"
+    return f"a launch of one block {seconds(counted)}, {seconds(plain)} without counters"
 
 
 def missed(found: dict[str, float]) -> list[str]:
