@@ -128,20 +128,25 @@ def _lab(options: argparse.Namespace) -> int:
             continue
 
 
-def _check(options: argparse.Namespace) -> int:
-    from solcourse import course, exercises
+def _device(options: argparse.Namespace) -> str:
     from solcourse.hardware import DEFAULT_DEVICE
 
-    names = options.exercises or exercises.names()
+    return DEFAULT_DEVICE if options.device is None else options.device
+
+
+def _check(options: argparse.Namespace) -> int:
+    from solcourse import course, exercises
+
+    names, folder = options.exercises or exercises.names(), course.find()
     for name in names:  # a wrong one is said before the first is checked
-        course.file_name(course.find(), name)
+        course.file_name(folder, name)
     if options.hint is not None:
         for name in names:
             print(exercises.hint(name, options.hint))
         return 0
     verdicts = []
     for name in names:
-        verdicts.append(exercises.check(name, device=DEFAULT_DEVICE if options.device is None else options.device))
+        verdicts.append(exercises.check(name, device=_device(options)))
         print(verdicts[-1], end="\n\n", flush=True)
     passed = sum(verdict.passed for verdict in verdicts)
     print(f"{passed} of {len(verdicts)} passed")
@@ -150,9 +155,8 @@ def _check(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from solcourse import scripts
-    from solcourse.hardware import DEFAULT_DEVICE
 
-    env = scripts.environment(os.environ, DEFAULT_DEVICE if options.device is None else options.device, options.profile, options.save)
+    env = scripts.environment(os.environ, _device(options), options.profile, options.save)
     return scripts.run(options.rest, env)
 
 

@@ -23,6 +23,7 @@ def _limit(size: int) -> str:
 
 
 def limit_of(size: int) -> str:
+    """The same of the array %a, whose size %bytes is loaded."""
     return field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0") + _limit(size)
 
 

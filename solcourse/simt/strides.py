@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from solcourse.simt.ir import Const, Function, Instr
+from solcourse.simt.cfg import Cfg
+from solcourse.simt.ir import Const, Instr
 
-_ANY = "any"  # of a value that is being looked at: a loop's counter is what its first value is
+_ANY = "any"  # of a value from further down: a loop's counter is what its first value is
 _SAME = {"sext", "zext", "trunc", "bitcast", "addrspacecast", "inttoptr", "ptrtoint", "freeze"}
 
 
 class Strides:
     """of(name): difference between neighbouring lanes of a warp, None where it is not a constant that the program tells. (It decides
-    which code an access gets, never what that code does.) varies: the names that differ between lanes; rows_uniform: see compiler.py.
-    """
+    which code an access gets, never what that code does.) rows_uniform: see compiler.py."""
 
-    def __init__(self, function: Function, varies: Collection[str], rows_uniform: bool):
-        self._defs = {i.dest: i for b in function.blocks for i in b.instrs if isinstance(i.dest, str)}
-        self._varies, self._rows_uniform = varies, rows_uniform
-        self._known: dict[str, int | str | None] = {}
+    def __init__(self, cfg: Cfg, rows_uniform: bool):
+        self._varies, self._rows_uniform = cfg.divergent, rows_uniform
+        self._known: dict[object, int | str | None] = {}
+        self._threads: set[object] = set()  # values that are threadIdx.x
+        for node in cfg.nodes:  # in execution order: operands first, but for a loop's own
+            for i in (*node.phis, *node.body):
+                self._known[i.dest] = self._walk(i)
 
     def of(self, name: object) -> int | None:
         found = self._of(name)
@@ -27,13 +30,11 @@ class Strides:
     def _of(self, x: object) -> int | str | None:
         if not isinstance(x, str) or x not in self._varies:
             return 0
-        if x not in self._known:
-            self._known[x] = _ANY
-            self._known[x] = self._walk(self._defs[x]) if x in self._defs else None
-        return self._known[x]
+        return self._known.get(x, _ANY)
 
     def _walk(self, i: Instr) -> int | str | None:
         if i.op in _SAME:
+            self._threads |= {i.dest} if i.args[0] in self._threads else set()
             return self._of(i.args[0])
         if i.op in ("phi", "select"):
             return _all_equal([self._of(a) for a in i.args[i.op == "select" :]])
@@ -45,7 +46,7 @@ class Strides:
                 return None
             value = next((a for a in i.args if not isinstance(a, Const)), None)
             return _both(self._of(value), by if i.op == "mul" else 1 << by, int.__mul__)
-        if i.op in ("and", "lshr", "ashr") and isinstance(i.args[1], Const) and self._is_thread(i.args[0]):
+        if i.op in ("and", "lshr", "ashr") and isinstance(i.args[1], Const) and i.args[0] in self._threads:
             by = i.args[1].value  # a warp begins at a multiple of 32: x & 31 counts its lanes, x >> 5 is the same for all of them
             return (1 if by & 31 == 31 else None) if i.op == "and" else 0 if by >= 5 else None
         if i.op == "getelementptr":
@@ -53,17 +54,10 @@ class Strides:
             for index, (_, scale) in zip(i.args[1:], i.attr[1], strict=True):
                 total = _both(total, _both(self._of(index), scale, int.__mul__), int.__add__)
             return total
-        return 1 if self._is_lane(i) or self._is_thread(i.dest) else None
-
-    def _is_lane(self, i: Instr) -> bool:
-        return i.op == "call" and i.attr[0] == "simt.sreg.laneid"
-
-    def _is_thread(self, name: object) -> bool:
-        """threadIdx.x, where a warp is one piece of a row of the block."""
-        i = self._defs.get(name) if isinstance(name, str) else None
-        while i is not None and i.op in _SAME:
-            i = self._defs.get(i.args[0]) if isinstance(i.args[0], str) else None
-        return self._rows_uniform and i is not None and i.op == "call" and i.attr[0] == "simt.sreg.tid.x"
+        if i.op == "call" and i.attr[0] == "simt.sreg.tid.x" and self._rows_uniform:
+            self._threads.add(i.dest)
+            return 1
+        return 1 if i.op == "call" and i.attr[0] == "simt.sreg.laneid" else None
 
 
 def _both(a: int | str | None, b: int | str | None, combine: Callable[[int, int], int]) -> int | str | None:

@@ -19,7 +19,7 @@ class Values:
     def __init__(self, function: Function, cfg: Cfg, roots, counters: bool, observer, rows_uniform: bool, wide: bool, raises: bool):
         self.f, self.cfg, self.roots, self.counters, self.observer = function, cfg, roots, counters, observer
         self.rows_uniform, self.wide, self.raises = rows_uniform, wide, raises
-        self.strides = Strides(function, cfg.divergent, rows_uniform)
+        self.strides = Strides(cfg, rows_uniform)
         self.plan = Plan()
         self.out: list[str] = []
         self.n = 0
