@@ -197,11 +197,38 @@ class Residency:
     why: str
 
 
+CHECKS = {
+    "memcheck": ("out_of_bounds", "misaligned", "wrapped_index", "index_overflow", "stack_overflow"),
+    "racecheck": ("read_after_write", "write_after_read", "write_after_write", "lost_update", "same_value_write"),
+    "initcheck": ("uninitialized_read",),
+    "synccheck": ("divergent_barrier", "deadlock", "inactive_lane", "lane_not_in_mask"),
+    "launch": ("launch_shape", "unwritten", "runaway"),
+}  # compute-sanitizer's names for its tools -> kinds of findings
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access to the cell that a Finding shows. phase: how many barriers of the block came before; action: read, write or atomic."""
+
+    phase: int
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    line: int
+    action: str
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One thing a checker has to say. block and thread are (x, y, z); None where it does not apply."""
+    """One thing a checker has to say. block and thread are (x, y, z); None where it does not apply.
 
-    kind: str  # "out_of_bounds", "divergent_barrier", ...
+    kind      one of CHECKS; severity: "error" or "warning"
+    line      of a hazard the access that came second in this run; other_line, other_block, other_thread: of the first
+    array     its name; element: as written, "tile[3, 4]"; index: flat; space: "global", "shared" or "local"
+    count     how often it was seen
+    touches   who accessed that element, in order, for the picture; empty where nobody looked
+    """
+
+    kind: str
     severity: str  # "error" | "warning"
     message: str
     hint: str
@@ -215,6 +242,14 @@ class Finding:
     array: str = ""
     index: int | None = None
     count: int = 1
+    space: str = ""
+    element: str = ""
+    touches: tuple[Touch, ...] = ()
+
+    @property
+    def check(self) -> str:
+        """Which of compute-sanitizer's tools says such things: memcheck, racecheck, initcheck, synccheck; "launch" for the others."""
+        return next((check for check, kinds in CHECKS.items() if self.kind in kinds), "launch")
 
 
 @dataclass(frozen=True)
