@@ -16,6 +16,7 @@ from solcourse import standin_memory as memory
 from solcourse.errors import SolcourseError
 from solcourse.hardware import Device
 from solcourse.simt import frontend
+from solcourse.simt.device_memory import SharedMemory, allocate
 
 KIB = 1024
 HAS = (
@@ -165,13 +166,13 @@ class Context:
         self.device = device
 
     def memalloc(self, nbytes: int) -> memory.Memory:
-        return memory.Memory(memory.allocate(nbytes))
+        return memory.Memory(allocate(nbytes))
 
     def memallocmanaged(self, nbytes: int, attach_global: bool = True) -> np.ndarray:
-        return memory.allocate(nbytes)
+        return allocate(nbytes, SharedMemory)
 
     def memhostalloc(self, nbytes: int, mapped: bool = False, portable: bool = False, wc: bool = False) -> np.ndarray:
-        return memory.allocate(nbytes)
+        return allocate(nbytes, SharedMemory)
 
     def mempin(self, owner: np.ndarray, pointer: Any, size: int, mapped: bool = False) -> memory.Memory:
         return memory.Memory.of_host(owner)

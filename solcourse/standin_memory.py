@@ -1,7 +1,8 @@
 """Device arrays without a device: what cuda.to_device and its kin return while the engine is in charge.
 
 The memory is the host's, but behaves as a GPU's: reading it takes copy_to_host, arithmetic on it does not exist, views share
-their allocation, and fresh memory holds rubbish (0xFF: NaN, -1), so that reading it unwritten shows.
+their allocation, and fresh memory holds rubbish (NaN, below zero), so that reading it unwritten shows; copies and assignments
+also keep the record of what has been written (simt.device_memory).
 
 `engine_owner` (the whole allocation, uint8) and `engine_view` (the array in it) are how simt.arguments finds the memory.
 """
@@ -16,20 +17,7 @@ from typing import Any
 import numpy as np
 
 from solcourse.errors import SolcourseError
-from solcourse.simt.device_memory import allocation_at, register
-
-ALIGNMENT = 256  # cudaMalloc's
-POISON = 0xFF
-
-
-def allocate(nbytes: int, *, poison: bool = True) -> np.ndarray:
-    """A fresh allocation: (nbytes,) uint8, 256-byte aligned."""
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    memory = raw[start : start + nbytes]
-    if poison:
-        memory.fill(POISON)
-    return register(memory)
+from solcourse.simt.device_memory import allocate, allocation_at, bytes_written, mark_written
 
 
 class Memory:
@@ -193,7 +181,7 @@ class DeviceArray:
         else:
             source = np.asarray(source, order="C" if target.flags.c_contiguous else "F")
         module.check_array_compatibility(target, source)
-        np.copyto(target, source)
+        self._assign(target, source, getattr(ary, "engine_owner", None))
 
     def copy_to_host(self, ary: Any = None, stream: Any = 0) -> Any:
         """The array's contents, in `ary` or in a new array of the same strides."""
@@ -231,8 +219,8 @@ class DeviceArray:
 
     def setitem(self, key: Any, value: Any, stream: Any = 0) -> None:
         key = _plain_index(key)
-        place = self.engine_view[key]
-        shape = place.shape if isinstance(place, np.ndarray) else ()
+        place = self.engine_view[(*key, ...)]
+        shape = place.shape
         source = value.engine_view if hasattr(value, "engine_view") else np.asarray(value)
         if source.ndim > len(shape):
             raise ValueError(f"Can't assign {source.ndim}-D array to {len(shape)}-D self")
@@ -240,7 +228,13 @@ class DeviceArray:
         for axis, (mine, theirs) in enumerate(zip(shape, padded, strict=True)):
             if theirs not in (1, mine):
                 raise ValueError(f"Can't copy sequence with size {theirs} to array axis {axis} with dimension {mine}")
-        self.engine_view[key] = source.astype(self.dtype, copy=False)
+        self._assign(place, source, getattr(value, "engine_owner", None))
+
+    def _assign(self, place: np.ndarray, source: np.ndarray, owner: np.ndarray | None) -> None:
+        """Fill `place`, a part of this array, from `source`, an array in the allocation `owner` or the host's."""
+        written = None if owner is None else bytes_written(owner, source, self.dtype.itemsize)
+        np.copyto(place, source, casting="unsafe")
+        mark_written(self.engine_owner, place, written)
 
     def split(self, section: int, stream: Any = 0) -> Iterator[DeviceArray]:
         """Consecutive parts of `section` elements; the last may be shorter."""
@@ -281,7 +275,9 @@ class DeviceArray:
             raise NotImplementedError("transposing a non-2D DeviceNDArray isn't supported")
         if axes is not None and set(axes) != set(range(self.ndim)):
             raise ValueError(f"invalid axes list {axes!r}")
-        return to_device_array(np.ascontiguousarray(self.engine_view.T), self.stream)
+        new = to_device_array(np.ascontiguousarray(self.engine_view.T), self.stream, copy=False)
+        new[:] = self._at(self.engine_view.T)
+        return new
 
 
 class DeviceRecord(DeviceArray):
@@ -302,6 +298,8 @@ class DeviceRecord(DeviceArray):
 
     def setitem(self, key: Any, value: Any, stream: Any = 0) -> None:
         self.engine_view[key] = value
+        place = self.engine_view[key]
+        mark_written(self.engine_owner, place if isinstance(place, np.ndarray) else self.engine_view)
 
 
 class MappedArray(np.ndarray):
@@ -387,7 +385,7 @@ def to_device_array(obj: Any, stream: Any = 0, *, copy: bool = True) -> DeviceAr
     if isinstance(obj, np.void):
         record = DeviceRecord(obj.dtype, stream)
         if copy:
-            record.engine_view[()] = obj
+            record.setitem((), obj)
         return record
     array = np.asanyarray(obj)
     device_arrays_module().sentry_contiguous(array)

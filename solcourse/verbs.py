@@ -174,6 +174,7 @@ def _execute(
 ) -> EngineRun:
     from solcourse.simt import engine
 
+    bound.assume_written()
     result = engine.execute(
         kernel,
         bound,

@@ -19,7 +19,7 @@ import numpy as np
 
 from solcourse.errors import LaunchError
 from solcourse.simt.captured import Captured
-from solcourse.simt.device_memory import DeviceView, allocation_at
+from solcourse.simt.device_memory import DeviceView, allocation_at, assume_written, initialised
 from solcourse.simt.frontend import KernelIR, WrongArguments
 
 
@@ -32,6 +32,8 @@ class Allocation:
     """Memory a launch may touch: bytes [address, address + nbytes). For a device view, the whole owning allocation.
 
     name: the argument's; 'tuple[2]' inside tuples. itemsize and shape: of the argument, for naming an index.
+    initialised: (nbytes,) uint8, 1 for each byte that has been written; None: all. Of device memory the very map that belongs to it
+    (a copy, if the memory is one), so that who watches a launch can go on with it.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Allocation:
     itemsize: int
     shape: tuple[int, ...]
     array: Any = field(repr=False)
+    initialised: np.ndarray | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,17 @@ class BoundArguments:
     """values: (LLVM type, value) per parameter after %.ret; pointers and integers are int, floats are float.
 
     write_back() copies what the kernel wrote into host arrays that were passed as copies: call it after a launch that ended
-    well. `keep` holds the memory alive.
+    well. assume_written(): nobody watches this launch, and it may write all of its device memory. `keep` holds the memory alive.
     """
 
     values: tuple[tuple[str, int | float], ...]
     allocations: tuple[Allocation, ...]
     write_back: Callable[[], None]
     keep: tuple[Any, ...] = field(default=(), repr=False)
+
+    def assume_written(self) -> None:
+        for allocation in self.allocations:
+            assume_written(allocation.array)
 
 
 def bind(kernel: KernelIR, args: tuple, *, private: bool = False) -> BoundArguments:
@@ -123,8 +130,10 @@ class _Binder:
             size = dtype.itemsize
             if math.prod(shape) * size != owner.nbytes:
                 shape = (owner.nbytes // max(1, size),)
-            memory = owner.copy() if self.private else owner
-            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, size, shape, memory)
+            memory, written = owner, initialised(owner)
+            if self.private:
+                memory, written = np.array(owner), None if written is None else written.copy()
+            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, size, shape, memory, written)
         return self.device[key]
 
     def pointer(self, name: str, kind: Any, value: Any) -> None:
@@ -166,7 +175,7 @@ class _Binder:
         values = [v.address if isinstance(v, _Pointer) else v for v in self.flat]
         if len(values) != len(self.kernel.parameters):
             raise LaunchError(f"{self.kernel.name}: {len(values)} argument parts for {len(self.kernel.parameters)} parameters.")
-        host = [Allocation(p.name, p.address, p.core.nbytes, p.view.dtype.itemsize, p.view.shape, p.core) for p in self.host]
+        host = [Allocation(p.name, p.address, p.core.nbytes, p.view.dtype.itemsize, p.view.shape, p.core, p.initialised) for p in self.host]
         after = () if self.private else tuple(self.after)
 
         def write_back() -> None:
@@ -202,6 +211,11 @@ class _Pointer:
     @property
     def address(self) -> int:
         return int(self.core.ctypes.data) + self.shift
+
+    @property
+    def initialised(self) -> np.ndarray | None:
+        """Nothing of a cuda.Out(array): numba does not copy it to the device."""
+        return np.zeros(self.core.nbytes, np.uint8) if self.hint == "Out" else None
 
     def detach(self) -> np.ndarray:
         """Move to a private copy with the same strides; returns the original memory."""

@@ -13,7 +13,8 @@ from numba import cuda
 from solcourse.errors import LaunchError
 from solcourse.simt import arguments, frontend
 from solcourse.simt.captured import Captured
-from solcourse.standin_memory import DeviceArray, MappedArray, allocate, to_device_array
+from solcourse.simt.device_memory import allocate
+from solcourse.standin_memory import DeviceArray, MappedArray, to_device_array
 
 EVERY_DTYPE = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float32, np.float64]
 
