@@ -205,6 +205,12 @@ def test_a_pair_is_never_taken_across_a_barrier():
     assert clash(finding) == (3, 4)
 
 
+def test_of_several_pairs_the_nearest_is_taken():
+    touches = [touch(1, 1, 5, "write"), touch(1, 9, 6, "read"), touch(1, 2, 7, "read"), touch(2, 1, 5, "write"), touch(2, 2, 7, "read")]
+    finding = Finding("read_after_write", "error", "", "", line=7, other_line=5, touches=tuple(touches))
+    assert clash(finding) == (3, 4)
+
+
 def test_named_threads_go_before_nearer_ones():
     touches = [touch(0, 5, 7, "read"), touch(0, 6, 7, "read"), touch(0, 1, 9, "write")]
     assert clash(hazard("write_after_read", touches, second=2, first=0)) == (0, 2)
@@ -291,7 +297,9 @@ def test_threads_beyond_the_rows_are_folded_with_their_number():
 def test_a_kernel_that_comes_round_again_says_so():
     said = root_of(MATMUL).attrib["aria-label"]
     assert "no barrier lies between, on the way round to line 13 again" in said
-    assert "round" not in root_of(SAME_WARP).attrib["aria-label"]
+    forward = [touch(1, 3, 11, "read"), touch(1, 16, 10, "write"), touch(1, 0, 11, "read")]  # line 11 is not reached by going back
+    for finding in (SAME_WARP, hazard("read_after_write", forward, second=2, first=1)):
+        assert "round" not in root_of(finding).attrib["aria-label"]
 
 
 def test_source_lines_stand_beside_their_marks(tmp_path):
