@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError, WorkError
+from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError, UnsupportedKernel, WorkError
 from solcourse.hardware import DEFAULT_DEVICE, Device
 from solcourse.hardware import device as find_device
 from solcourse.simt.records import Finding
 
 if TYPE_CHECKING:
+    from solcourse.findings import Findings
     from solcourse.launches import Launches
     from solcourse.report import Report
+    from solcourse.sanitized import Sanitized
     from solcourse.simt.arguments import BoundArguments
     from solcourse.simt.compiler import Compiled
     from solcourse.simt.frontend import KernelIR, LaunchSpec
@@ -76,25 +79,25 @@ def profile(
     return report.predicted(result, gpu, work=work, cache=cache, registers=registers, baseline_s=baseline_s)
 
 
-def sanitize(launch: Any, *args: Any) -> list[Finding]:
-    """Execute on copies of the arrays and return what is wrong with the launch; empty means clean.
+def sanitize(launch: Any, *args: Any, sample_blocks: int | None = None) -> Findings:
+    """Execute on copies of the arrays with every check on, and return what is wrong with the launch: a list, empty means clean.
 
-    Looks for accesses out of bounds and barriers that can never complete. Races and uninitialised reads are not checked yet.
-    Raises KernelTypeError, UnsupportedKernel, LaunchError (nothing ran), RunawayKernel.
+    memcheck (accesses out of bounds, indices that wrap or overflow), racecheck (threads that get in each other's way, whether or not it
+    showed in this run), initcheck (shared and device memory read before it was written), synccheck (barriers that not all threads reach,
+    lanes that do not take part). `print` it, or let a notebook show it: each finding says what, where, who, and what to do.
+    sample_blocks: check about so many blocks from the middle of the grid only
+    Raises KernelTypeError, UnsupportedKernel, LaunchError (nothing ran; also where the launch is too large to be checked as a whole).
     """
-    from solcourse.simt import engine, frontend
+    from solcourse.findings import Findings
+    from solcourse.simt import arguments, engine, frontend
 
     spec = frontend.launch_of(launch)
     kernel, bound = _prepare(spec, args, private=True)
-    try:
-        room = _residency(spec)
-        result = engine.execute(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, counters=False, residency=room)
-        findings = list(result.findings)
-    except OutOfBounds as error:  # BarrierError too
-        if error.finding is None:
-            raise
-        findings = [error.finding]
-    return findings + _launch_findings(spec, kernel)
+    found = engine.sanitize(
+        kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, function=spec.dispatcher.py_func, sample_blocks=sample_blocks,
+        residency=_residency(spec), again=lambda: arguments.bind(kernel, args, private=True),
+    )  # fmt: skip
+    return Findings([*found, *_launch_findings(spec, kernel)])
 
 
 def measure(
@@ -126,13 +129,15 @@ def measure(
     return report.measured(name, gpu, timed.median_s, timed.interval_s, work=work, cache=cache, baseline_s=baseline_s)
 
 
-def use_engine(device: str | Device = DEFAULT_DEVICE, *, profile: bool = False) -> Engine:
+def use_engine(device: str | Device = DEFAULT_DEVICE, *, profile: bool = False, sanitize: bool = False) -> Engine:
     """From now on numba.cuda works on the engine: launches, eager signatures, cuda.to_device, streams, events, all of it.
 
     A function, and a context manager that gives numba.cuda back at the end; `.close()` does the same. Counts and results do not
     depend on `device`, only what cuda.get_current_device() says, how much shared memory a block may have, and predicted times.
-    profile: every launch is recorded in `.launches`, which prints one report per kernel: `solcourse run --profile` for a notebook.
-    Raises UnknownName; SolcourseError under the simulator.
+    profile:  every launch is recorded in `.launches`, which prints one report per kernel: `solcourse run --profile` for a notebook.
+    sanitize: every launch is sanitized on the program's own arrays, and `.findings` says what was found in all of them. What a kernel
+              does wrong raises no error then: the program goes on with the arrays as far as they came.
+    Raises UnknownName; SolcourseError under the simulator, and for both at once.
 
     >>> with use_engine("T4", profile=True) as engine:                        # doctest: +SKIP
     ...     kernel[128, 256](cuda.to_device(x))
@@ -141,7 +146,16 @@ def use_engine(device: str | Device = DEFAULT_DEVICE, *, profile: bool = False) 
     from solcourse.launches import Launches
     from solcourse.standin import Engine
 
-    return Engine(Launches(find_device(device), recording=profile), _launch)
+    gpu = find_device(device)
+    if profile and sanitize:
+        raise SolcourseError("profile and sanitize run a launch each in its own way: one at a time, in two runs.")
+    launches = Launches(gpu, recording=profile)
+    if not sanitize:
+        return Engine(partial(_launch, launches), launches)
+    from solcourse.sanitized import Sanitized
+
+    sanitized = Sanitized(gpu)
+    return Engine(partial(_sanitized_launch, sanitized), launches, sanitized)
 
 
 # ------------------------------------------------------------------------------------------------------------------- parts
@@ -216,6 +230,23 @@ def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
     counters = launches.wants(kernel, shape)
     result = _execute(kernel, bound, spec, launches.device, counters=counters)
     launches.add(kernel, shape, result if counters else None)
+
+
+def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> None:
+    """The same under use_engine(sanitize=True)."""
+    from solcourse.simt import engine
+
+    kernel, bound = _prepare(spec, args)
+    _check_device(kernel, spec, sanitized.device)
+    options = {"function": spec.dispatcher.py_func, "residency": _residency(spec, sanitized.device)}
+    try:
+        found = engine.sanitize(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, **options)
+    except (LaunchError, UnsupportedKernel) as error:  # nothing ran: the launch is impossible, or only its checks are
+        _execute(kernel, bound, spec, sanitized.device)
+        sanitized.add(kernel, (), unchecked=str(error).removesuffix(" Nothing ran."))
+        return
+    bound.write_back()
+    sanitized.add(kernel, (*found, *_launch_findings(spec, kernel)))
 
 
 def _check_cache(cache: str) -> None:

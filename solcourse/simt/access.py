@@ -13,8 +13,10 @@ from __future__ import annotations
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP, MEMO, MEMO_BYTES, MEMO_WAYS, SITE_BYTES, THREAD, TOTALS_BYTES
 from solcourse.simt.miss import LOCAL, SHARED
 from solcourse.simt.pieces import V1, V64, at, field, lanes, splat
+from solcourse.simt.shadow import ALIGN_UP, ATOMIC, KIND_UP, LOAD, STORE
 
 LANES32 = lanes("i64", range(32))
+VALUES = 256  # where in the thread's scratch the values are, behind 32 addresses
 
 
 def _limit(size: int) -> str:
@@ -229,15 +231,15 @@ def _signature(op: str, t: str, name: str, attrs: str, more: str = "") -> tuple[
 
 
 def access_function(
-    name: str, op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, counters: bool, attrs: str
+    name: str, op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, counters: bool, attrs: str, checked: int
 ) -> str:
     """One load or store of type t in `space` ("global", "shared", "local", "constant"). dynamic: of an array that is not always the same;
-    stride: bytes between neighbouring lanes, None where the program does not tell."""
+    stride: bytes between neighbouring lanes, None where the program does not tell; checked: see what(), 0 where no shadow is."""
     head, bad, good = _signature(op, t, name, attrs)
     if space == "local":
         return head + _local_body(op, t, size, counters, bad) + good
     if not counters or space == "constant":
-        return head + _bounded_body(op, t, size, bad) + good
+        return head + _bounded_body(op, t, size, bad, checked) + good
     if not stride:
         return head + _counted_body(op, t, size, space, dynamic, None, bad) + good
     other = (
@@ -246,9 +248,28 @@ def access_function(
     return head + _run_body(op, t, size, space, stride, f"other.{name}") + other
 
 
-def _bounded_body(op: str, t: str, size: int, bad: str) -> str:
+def _bounded_body(op: str, t: str, size: int, bad: str, checked: int) -> str:
     code = _base() + _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad)
-    return code + "go:\n" + _is_run(size) + _move(op, t, size, "%is.run", None, apart=True)
+    code += "go:\n" + (_check(checked, "%p", f"<32 x {t}> %v" if op == "store" else "") if checked else "")
+    return code + _is_run(size) + _move(op, t, size, "%is.run", None, apart=True)
+
+
+def what(size: int, op: str, align: int | None, waiting: int = 0) -> int:
+    """What an access is, as shadow.py wants to know it. op: "load", "store", or an atomic one; waiting: instead of LOAD."""
+    kind = {"load": waiting or LOAD, "store": STORE}.get(op, ATOMIC)
+    return size | kind << KIND_UP | min(align or size, size) << ALIGN_UP
+
+
+def _check(checked: int, addresses: str, values: str) -> str:
+    """Tells the array's shadow, if it has one, of an access of the lanes %m; ends in block %checked."""
+    code = field("shape", "%a", ALLOC["count"]) + "  %has.shadow = icmp ne i64 %shape, 0\n"
+    code += "  br i1 %has.shadow, label %shadowed, label %checked\nshadowed:\n" + field("seen", "%t", THREAD["scratch"], "ptr")
+    code += f"  store {V64} {addresses}, ptr %seen, align 64\n" + at("stored", "%seen", VALUES)
+    code += f"  store {values}, ptr %stored, align 64\n" if values else ""
+    code += "  %t.i = ptrtoint ptr %t to i64\n  %a.i = ptrtoint ptr %a to i64\n  %site.i = zext i32 %site to i64\n  %m.i = zext i32 %m to i64\n"
+    code += "  %seen.i = ptrtoint ptr %seen to i64\n  %stored.i = ptrtoint ptr %stored to i64\n"
+    code += f"  call void @simt_touch(i64 %t.i, i64 %a.i, i64 %site.i, i64 {checked}, i64 %m.i, i64 %seen.i, i64 %stored.i)\n"
+    return code + "  br label %checked\nchecked:\n"
 
 
 def _counted_body(op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, bad: str) -> str:
@@ -309,7 +330,7 @@ def words_of(size: int) -> int:
     return (1 << -(-size // 4)) - 1
 
 
-def uniform_load_function(name: str, t: str, size: int, space: str, counters: bool, attrs: str) -> str:
+def uniform_load_function(name: str, t: str, size: int, space: str, counters: bool, attrs: str, checked: int) -> str:
     """A load whose address is the same in all lanes: one scalar load; a request of one line. %shapes: the first of the site's shapes."""
     rt = f"{{ {t}, i1 }}"
     code = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, i64 %shapes, i64 %p, i32 %m) {attrs} {{\nentry:\n"
@@ -329,11 +350,13 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
         code += "  %lo16 = and i32 %m, 65535\n  %hi16 = lshr i32 %m, 16\n  %l1 = icmp ne i32 %lo16, 0\n  %h1 = icmp ne i32 %hi16, 0\n"
         code += "  %l64 = zext i1 %l1 to i64\n  %h64 = zext i1 %h1 to i64\n  %both = add i64 %l64, %h64\n"
         code += "  %wv = load i64, ptr %wave.at\n  %wv1 = add i64 %wv, %both\n  store i64 %wv1, ptr %wave.at\n"
+    if checked:
+        code += splat("p.v", "%p", "i64") + _check(checked, "%p.v", "")
     code += "  %i = inttoptr i64 %p to ptr\n" + f"  %v = load {t}, ptr %i, align {size}\n"
     return code + f"  %r0 = insertvalue {rt} poison, {t} %v, 0\n  %r = insertvalue {rt} %r0, i1 true, 1\n  ret {rt} %r\n}}\n"
 
 
-def atomic_function(name: str, op: str, t: str, size: int, space: str, counters: bool) -> str:
+def atomic_function(name: str, op: str, t: str, size: int, space: str, counters: bool, checked: int) -> str:
     """atomicrmw `op` or cmpxchg, lane after lane in lane order; old values go to %out."""
     swap = op.startswith("cmpxchg")
     extra = f", <32 x {t}> %c" if swap else ""
@@ -342,6 +365,7 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
     code += "  %banks = alloca <32 x i8>, align 32\n" if counters and space == "shared" else ""
     code += _base() + _offsets() + limit_of(size) + _vector_bounds() + "  br i1 %inside, label %fine, label %stray, !prof !1\n"
     code += _stray("i1 false") + "fine:\n"
+    code += _check(checked, "%p", "") if checked else ""
     if counters and space == "global":
         code += _memo(size, 0) + _record(True, True)
     elif counters:  # their patterns are nearly always new: count as they run; lanes of one bank wait for each other, equal addresses too
@@ -353,7 +377,8 @@ def atomic_function(name: str, op: str, t: str, size: int, space: str, counters:
         code += at("stamp.at", "%a", ALLOC["stamp"]) + "  %stamps = load ptr, ptr %stamp.at\n"
         code += at("count.at", "%a", ALLOC["count"]) + "  %counts = load ptr, ptr %count.at\n" + at("wn.at", "%t", THREAD["words"])
         code += "  %wn0 = load i64, ptr %wn.at\n  %wn = add i64 %wn0, 1\n  store i64 %wn, ptr %wn.at\n  %stamp = trunc i64 %wn to i32\n"
-    code += "  br label %head\nhead:\n  %from = phi i32 [ %m, %" + ("recorded" if counters and space == "global" else "fine")
+    before = "recorded" if counters and space == "global" else "checked" if checked else "fine"
+    code += f"  br label %head\nhead:\n  %from = phi i32 [ %m, %{before}"
     code += " ], [ %rest, %tail ]\n"
     code += "  %waves = phi i8 [ 0, %fine ], [ %waves.new, %tail ]\n" if counters and space == "shared" else ""
     code += "  %lane = call i32 @llvm.cttz.i32(i32 %from, i1 true)\n  %l = zext i32 %lane to i64\n"

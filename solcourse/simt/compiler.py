@@ -23,7 +23,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from solcourse.errors import UnsupportedKernel
-from solcourse.simt import access, costs, driver, runtime
+from solcourse.simt import access, costs, driver, marks, overflow, runtime, shadow
 from solcourse.simt import cfg as cfg_
 from solcourse.simt.captured import as_parameters
 from solcourse.simt.emit import Emitter
@@ -55,6 +55,7 @@ class Compiled:
     site_nodes: np.ndarray
     site_cells: tuple[np.ndarray, np.ndarray]
     barrier_lines: tuple[int, ...]
+    barrier_nodes: tuple[int, ...]  # basic blocks that end at a barrier
     block_lines: tuple[int, ...]
     registers_live: int
     constants: dict[str, tuple[int, int]]  # address, bytes of each global constant
@@ -62,6 +63,7 @@ class Compiled:
     several_sites: frozenset[int]
     uniform_shapes: np.ndarray  # what the Trace's shapes begin with, int64
     leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
+    row_names: tuple[str, ...]  # of the arrays in Plan.rows, as in messages
     array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
     keep: tuple  # the JIT engine
 
@@ -128,43 +130,49 @@ def _raises(kernel: KernelIR) -> bool:
     return bool(kernel.options.get("debug"))
 
 
-def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool) -> Compiled:
+def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool, checks: bool = False) -> Compiled:
     """Native code for a kernel; cached by its IR. Raises UnsupportedKernel, naming instruction and line, before anything runs."""
-    key = (kernel.llvm, kernel.name, counters, rows_uniform, _raises(kernel))
+    key = (kernel.llvm, kernel.name, counters, rows_uniform, checks, _raises(kernel))
     with _LOCK:
         if key not in _COMPILED:
-            _COMPILED[key] = _compile(kernel, counters, rows_uniform)
+            _COMPILED[key] = _compile(kernel, counters, rows_uniform, checks)
             while len(_COMPILED) > _KEEP:
                 _COMPILED.popitem(last=False)
         _COMPILED.move_to_end(key)
         return _COMPILED[key]
 
 
-_PARSED: OrderedDict[str, tuple[str, Function]] = OrderedDict()
+_PARSED: OrderedDict[tuple[str, bool], tuple[str, Function]] = OrderedDict()
 
 
-def _front(kernel: KernelIR) -> tuple[str, Function]:
-    """Optimised IR and its fused records; shared by the builds of one kernel."""
-    if kernel.llvm not in _PARSED:
-        text = optimise(kernel.llvm, kernel.entry)
+def _front(kernel: KernelIR, checks: bool) -> tuple[str, Function]:
+    """Optimised IR and its fused records; shared by the builds of one kernel, but for that with checks."""
+    key = (kernel.llvm, checks)
+    if key not in _PARSED:
+        text = optimise(kernel.llvm, kernel.entry, checks=checks)
         function = parse_module(text, kernel.entry)
+        if checks:
+            marks.settle(function)
+            overflow.overflow(function)
         unfold(function)
         as_parameters(function, kernel.captured)
         atomic_helpers(function)
         contract(function)
-        _PARSED[kernel.llvm] = (text, function)
+        _PARSED[key] = (text, function)
         while len(_PARSED) > 32:
             _PARSED.popitem(last=False)
-    return _PARSED[kernel.llvm]
+    return _PARSED[key]
 
 
-def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool) -> Compiled:
-    text, function = _front(kernel)
+def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool) -> Compiled:
+    text, function = _front(kernel, checks)
     roots = Roots(function, _array_names(kernel, function))
     graph = cfg_.build(function, lambda i: _varies(i, roots, rows_uniform))
     observer = BlockCounter() if counters else Nothing()
-    emitter = Emitter(function, graph, roots, counters, observer, rows_uniform, wide_vectors(), _raises(kernel))
+    emitter = Emitter(function, graph, roots, counters, observer, rows_uniform, wide_vectors(), _raises(kernel), checks)
     _runtime()
+    if checks:
+        shadow.provide()
     warp = emitter.emit()
     _require_symbols(kernel, emitter.declared)
     code = _module(emitter, warp, function)
@@ -247,6 +255,8 @@ def shared_names(kernel: KernelIR) -> list[str]:
 
 
 def _provided(symbol: str) -> bool:
+    if symbol in shadow.DECLARATIONS:
+        return True
     if symbol.startswith("simt_"):
         from solcourse.simt import special  # numba's CPU compiler: only where a kernel needs it
 
@@ -275,11 +285,12 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
     declared["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
     declared["llvm.smax.i64"] = "declare i64 @llvm.smax.i64(i64, i64)"
     declared["simt_miss"] = "declare void @simt_miss(ptr, ptr, i32, i32, i32, i64) cold"
+    declared |= shadow.DECLARATIONS if e.checks else {}
     declared["simt_stray"] = "declare void @simt_stray(ptr, i64, i32, i32) cold"
     if any(n.startswith("permute") for n in e.helpers) and e.wide:
         declared["vperm"] = "declare <16 x i32> @llvm.x86.avx512.vpermi2var.d.512(<16 x i32>, <16 x i32>, <16 x i32>)"
     helpers = "\n".join(h.replace("alwaysinline {", "alwaysinline #0 {").replace("noinline {", "noinline #0 {") for h in e.helpers.values())
-    return "\n".join((*globals_, *declared.values(), helpers, warp, driver.text(e.plan, bool(e.counters))))
+    return "\n".join((*globals_, *declared.values(), helpers, warp, driver.text(e.plan, e.checks)))
 
 
 # ---- what is static -------------------------------------------------------------------------------------------------
@@ -331,6 +342,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
             np.array([(*ACCESS_KINDS, s.kind).index(s.kind) for s in sites], np.int64),
         ),
         barrier_lines=tuple(n.term.line for n in nodes if n.term.op == cfg_.BARRIER),
+        barrier_nodes=tuple(k for k, n in enumerate(nodes) if n.term.op == cfg_.BARRIER),
         block_lines=tuple(n.term.line for n in nodes),
         registers_live=_pressure(nodes, graph),
         constants=constants,
@@ -338,6 +350,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         several_sites=frozenset(plan.several_sites),
         uniform_shapes=_uniform_shapes(sites, plan.uniform_global),
         leaders=np.array(graph.leaders, np.int64),
+        row_names=tuple(roots.array_name(row) for row in plan.rows),
         array_bytes={
             roots.array_name((k, n)): constants[n][1]
             if k == "constant"

@@ -27,12 +27,13 @@ def _put(name: str, value: str, t: str = "i64") -> str:
     return f"  %put.{name} = getelementptr i8, ptr %t, i64 {THREAD[name]}\n  store {t} {value}, ptr %put.{name}\n"
 
 
-def text(plan: Plan, counters: bool) -> str:
+def text(plan: Plan, checks: bool) -> str:
     """simt_run(thread): takes blocks until none is left. Returns DONE, or FAILED after an error (recorded in the thread).
 
     Where warps may wait for other blocks (plan.waits) it also returns when a block can only be suspended: SPINNING or AT_GRID.
     Called with THREAD's `enter` other than FRESH, it goes on with the block in THREAD's `block`, and returns ENDED after it."""
-    code = "define i32 @simt_run(ptr %t) {\nentry:\n" + field("launch", "%t", THREAD["launch"], "ptr").replace("%launch", "%l")
+    told = "  call void @{}(i64 %t.i)\n" if checks else ""  # shadow.py is told of blocks and of barriers
+    code = "define i32 @simt_run(ptr %t) {\nentry:\n  %t.i = ptrtoint ptr %t to i64\n" + field("launch", "%t", THREAD["launch"], "ptr").replace("%launch", "%l")
     code += "".join(
         field(n, "%l", LAUNCH[n])
         for n in "end chunk first grid_x grid_y warps shared_bytes local_bytes saved_bytes exec_rows exec_rows_blocks exec_row_bytes trace_blocks".split()
@@ -73,10 +74,11 @@ def text(plan: Plan, counters: bool) -> str:
         )
     if plan.has_barriers:
         code += "".join(_put(name, "0").replace(f"%put.{name}", f"%zero.{name}") for name in ("sum0", "sum1", "phase", "arrival"))
+    code += told.format("simt_begin")
     code += "  %has.shared = icmp ne i64 %shared_bytes, 0\n  br i1 %has.shared, label %fill, label %filled\n"
     # uninitialised shared and local memory is poisoned, so that results do not depend on which thread ran the block
     code += "fill:\n  %shared.p = inttoptr i64 %shared to ptr\n  call void @llvm.memset.p0.i64(ptr %shared.p, i8 -1, i64 %shared_bytes, i1 false)\n  br label %filled\nfilled:\n"
-    code += _phases(plan) if plan.has_barriers else _warps(plan)
+    code += _phases(plan, told) if plan.has_barriers else _warps(plan)
     code += "block.done:\n  %prog = atomicrmw add ptr %done.at, i64 1 monotonic\n"
     if plan.waits:
         code += f"  br i1 %is.fresh, label %noting, label %ended\nended:\n  ret i32 {ENDED}\nnoting:\n"
@@ -129,7 +131,7 @@ def _warps(plan: Plan) -> str:
     return code + "  br i1 %w.more, label %warp.head, label %block.done\n"
 
 
-def _phases(plan: Plan) -> str:
+def _phases(plan: Plan, told: str) -> str:
     """Rounds over the warps. A warp runs until it ends, parks at a barrier or spins; the barrier opens when every warp has ended
     or parked, a spinning warp goes on in the next round. The saved state (layout.py) says what a warp did last."""
     enter = "%way.32" if plan.waits else str(FRESH)
@@ -175,7 +177,7 @@ def _phases(plan: Plan) -> str:
         if plan.waits
         else "  br label %release\n"
     )
-    code += "release:\n  %ph1 = add i64 %ph, 1\n  %par = and i64 %ph1, 1\n" + _put("phase", "%par") + _put("arrival", "0")
+    code += "release:\n" + told.format("simt_barrier") + "  %ph1 = add i64 %ph, 1\n  %par = and i64 %ph1, 1\n" + _put("phase", "%par") + _put("arrival", "0")
     code += f"  %sums = getelementptr i8, ptr %t, i64 {THREAD['sum0']}\n  %sum.now = getelementptr i64, ptr %sums, i64 %par\n  store i64 0, ptr %sum.now\n"
     code += "  br label %round.more\n" + (_shut() if plan.waits else "") + "round.more:\n"
     again = f", [ {CONTINUED}, %shut.again ]", ", [ %ph, %shut.again ]"

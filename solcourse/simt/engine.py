@@ -5,17 +5,19 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from solcourse.errors import LaunchError
-from solcourse.simt import printing
+from solcourse.errors import LaunchError, SolcourseError
+from solcourse.simt import hazards, printing
 from solcourse.simt.arguments import BoundArguments
+from solcourse.simt.checking import Watch
 from solcourse.simt.compiler import Compiled, compile_warp
 from solcourse.simt.counting import interpret
 from solcourse.simt.faults import Dim, Launch, fault_of
 from solcourse.simt.frontend import KernelIR
-from solcourse.simt.machine import launch_grid
-from solcourse.simt.records import WARP, EngineRun, Residency
+from solcourse.simt.machine import Raw, launch_grid
+from solcourse.simt.records import WARP, EngineRun, Finding, Residency
 
 MOST_LOCAL_BYTES = 512 * 1024  # per thread. Source: CUDA programming guide, technical specifications per compute capability
 MOST_SHARED_BYTES = 227 * 1024  # of any GPU, per block. Source: CUDA programming guide, compute capability 9.0 and 10.0
@@ -44,23 +46,81 @@ def execute(
     Raises OutOfBounds, BarrierError, RunawayKernel, UnsupportedKernel (nothing ran), LaunchError (nothing ran), and what the kernel
     itself raised where it was made with debug=True.
     """
+    compiled = compile_warp(kernel, counters=counters, rows_uniform=block[0] % WARP == 0)
+    launch, raw = _run(
+        kernel, compiled, bound, grid, block, dynamic_shared_bytes, sample_blocks, residency,
+        counters=counters, threads=threads, limit_s=limit_s, total_s=total_s,
+    )  # fmt: skip
+    fault = fault_of(launch, raw)
+    if fault:
+        raise fault
+    return interpret(launch, raw, counters, math.prod(grid) / (launch.sampled or math.prod(grid)))
+
+
+def sanitize(
+    kernel: KernelIR,
+    bound: BoundArguments,
+    grid: Dim,
+    block: Dim,
+    dynamic_shared_bytes: int = 0,
+    *,
+    function: Callable | None = None,
+    sample_blocks: int | None = None,
+    limit_s: float = 30.0,
+    total_s: float | None = None,
+    residency: Callable[[Compiled], Residency] | None = None,
+    again: Callable[[], BoundArguments] | None = None,
+) -> tuple[Finding, ...]:
+    """Run with every check on, one thread, and say what is wrong: memcheck, racecheck, initcheck, synccheck. Arrays are written.
+
+    A stray access ends the launch; all that was seen before it is told with it. What the kernel does wrong is not raised.
+    function: the kernel's Python function, for the shapes of its shared arrays. again: gives the same arguments once more, as they were:
+    then a second run finds out who touched the elements of the findings, for their pictures. Other parameters as of `execute`.
+    Raises UnsupportedKernel, LaunchError (nothing ran; also where the shadow memory would be too large); RunawayKernel on Ctrl-C; and
+    what the kernel itself raised where it was made with debug=True.
+    """
+    compiled = compile_warp(kernel, counters=False, rows_uniform=block[0] % WARP == 0, checks=True)
+
+    def run(arguments: BoundArguments, watches: tuple[Watch, ...] = ()) -> tuple[Launch, Raw]:
+        return _run(
+            kernel, compiled, arguments, grid, block, dynamic_shared_bytes, sample_blocks, residency,
+            counters=False, threads=1, limit_s=limit_s, total_s=total_s, checks=True, watches=watches,
+        )  # fmt: skip
+
+    launch, raw = run(bound)
+    fault = fault_of(launch, raw)
+    if fault and (raw.stopped == "interrupted" or not isinstance(fault, SolcourseError)):
+        raise fault
+    told = hazards.findings(launch, raw, function)
+    watches = hazards.watches(told)
+    if again is None or not watches:
+        return tuple(t.finding for t in told)
+    launch, raw = run(again(), watches)
+    return hazards.with_touches(launch, told, raw.checked.seen if raw.checked else ())
+
+
+def _run(
+    kernel: KernelIR,
+    compiled: Compiled,
+    bound: BoundArguments,
+    grid: Dim,
+    block: Dim,
+    dynamic_shared_bytes: int,
+    sample_blocks: int | None,
+    residency: Callable[[Compiled], Residency] | None,
+    **options: Any,
+) -> tuple[Launch, Raw]:
     total = math.prod(grid)
     sampled = _sampled(sample_blocks, total)
     count = sampled or total
-    compiled = compile_warp(kernel, counters=counters, rows_uniform=block[0] % WARP == 0)
     _check_memory(kernel, compiled, dynamic_shared_bytes)
     room = _room(compiled, total, block, residency)
     first = 0 if compiled.plan.crosses else (total - count) // 2
     raw = launch_grid(
-        compiled, bound, grid, block, dynamic_shared_bytes, counters=counters, first=first, count=count, threads=threads, limit_s=limit_s,
-        total_s=total_s, room=room.blocks,
+        compiled, bound, grid, block, dynamic_shared_bytes, first=first, count=count, room=room.blocks, **options
     )  # fmt: skip
     printing.show(printing.lines(raw.printed, _strings(compiled), raw.error[6] if raw.error else None))
-    launch = Launch(kernel, compiled, bound, grid, block, dynamic_shared_bytes, room, sampled)
-    fault = fault_of(launch, raw)
-    if fault:
-        raise fault
-    return interpret(launch, raw, counters, total / count)
+    return Launch(kernel, compiled, bound, grid, block, dynamic_shared_bytes, room, sampled), raw
 
 
 def _sampled(sample_blocks: int | None, total: int) -> int | None:

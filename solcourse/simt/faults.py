@@ -56,7 +56,7 @@ class Launch:
 def fault_of(launch: Launch, raw: Raw) -> BaseException | None:
     """What the launch has to raise. A stray access goes before all others, a stop by the limits or Ctrl-C before what it cut short."""
     if raw.error and raw.error[0] == ERROR_BOUNDS:
-        finding = _stray(launch, raw.error)
+        finding = stray(launch, raw.error)
         return OutOfBounds(f"{finding.message} {finding.hint}", finding=finding, file=finding.file, line=finding.line)
     if raw.raised and not raw.error and not raw.stopped:
         return _raised(launch, raw.raised)
@@ -196,7 +196,7 @@ def _deadlock(launch: Launch, stuck: Stuck) -> Exception:
 GUARD = "A GPU would not have said anything. Guard the access, for example `if {}:`, or check the index."
 
 
-def _stray(launch: Launch, error: tuple[int, ...]) -> Finding:
+def stray(launch: Launch, error: tuple[int, ...]) -> Finding:
     _, site_index, lane, offset, mask, _, linear, warp = error
     site, array_bytes = launch.compiled.program.sites[site_index], launch.compiled.array_bytes
     at, thread = launch.block_at(linear), launch.thread_at(warp * WARP + lane)
@@ -204,7 +204,7 @@ def _stray(launch: Launch, error: tuple[int, ...]) -> Finding:
     if site.array == RECURSION:
         return _stack_overflow(site, line, at, thread)
     allocation = next((a for a in launch.bound.allocations if a.name == site.array), None)
-    index, element, extent = _element(site, allocation, offset, array_bytes.get(site.array, 0))
+    index, element, extent = element_of(site, allocation, offset, array_bytes.get(site.array, 0))
     hint = GUARD.format(_guard(site, linecache.getline(site.file, site.line), index) or "i < x.size")
     if site.kind.startswith("shared") and allocation is None and not array_bytes.get(site.array, 0):
         dynamic = launch.dynamic_shared_bytes
@@ -266,7 +266,7 @@ def _stack_overflow(site: Site, line: str, block: Dim, thread: Dim) -> Finding:
     )
 
 
-def _element(site: Site, allocation: Allocation | None, offset: int, nbytes: int) -> tuple[int, str, str]:
+def element_of(site: Site, allocation: Allocation | None, offset: int, nbytes: int) -> tuple[int, str, str]:
     """(flat index, index as written, the array's extent) of the byte `offset` of the allocation that a site strayed from."""
     if allocation is None:
         index = offset // site.size

@@ -239,13 +239,20 @@ def _address(c: Line) -> Read:
 def _load(c: Line) -> Read:
     t = c.type()
     c.expect(",")
-    return t, (c.operand(),), None
+    return t, (c.operand(),), _alignment(c)
 
 
 def _store(c: Line) -> Read:
     t, value = c.typed()
     c.expect(",")
-    return t, (c.operand(), value), None
+    return t, (c.operand(), value), _alignment(c)
+
+
+def _alignment(c: Line) -> int | None:
+    """What `, align N` promises; None where nothing does."""
+    if c.accept(",") and c.accept("align"):
+        return int(c.next())
+    return None
 
 
 def _cast(c: Line) -> Read:

@@ -14,7 +14,7 @@ THREAD = {
         "launch exec shared local saved trace trace_end ctaid_x ctaid_y ctaid_z block warp "
         "error error_site error_lane error_offset error_mask error_size memo totals sum0 sum1 phase arrival scratch allocs words "
         "blocks blocks_count exec_common dummy shared_fill divergent trace_limit trace_dead bypassed trace_warp shapes shapes_used shapes_limit "
-        "raised raised_block raised_thread print_at print_end print_lost enter moved moves trace_from".split()
+        "raised raised_block raised_thread print_at print_end print_lost enter moved moves trace_from shadow".split()
     )
 }
 THREAD_BYTES = 8 * 64
@@ -24,7 +24,7 @@ LAUNCH = {
     for k, name in enumerate(
         "next stop end chunk grid_x grid_y grid_z block_x block_y block_z warps tid_x tid_y tid_z masks "
         "dynamic_shared shared_bytes local_bytes saved_bytes exec_rows exec_rows_blocks exec_row_bytes first done "
-        "args trace_blocks".split()
+        "args trace_blocks shadow_rows".split()
     )
 }
 LAUNCH_BYTES = 8 * 32

@@ -16,6 +16,7 @@ import numpy as np
 from solcourse.simt import recording
 from solcourse.simt.addressable import Addressable
 from solcourse.simt.arguments import BoundArguments
+from solcourse.simt.checking import Checked, Shadow, Watch
 from solcourse.simt.compiler import Compiled, call
 from solcourse.simt.layout import (
     ERROR_BOUNDS,
@@ -62,6 +63,7 @@ class Raw:
     printed: list[tuple[bytes, int]]  # per worker: records of printing.py, lines lost
     stopped: str = ""
     stuck: Stuck | None = None
+    checked: Checked | None = None  # of a build with checks
 
 
 @cache
@@ -98,7 +100,7 @@ class Worker:
         self.shared = aligned(shared_bytes + 64)
         self.local = aligned(plan.local_bytes * WARP * (warps if plan.has_barriers else 1) + 64)
         self.saved = aligned(plan.saved_bytes * warps + 64)
-        self.scratch = aligned(WARP * 8)
+        self.scratch = aligned(2 * WARP * 8)
         self.dummy = aligned(8 * 80)
         self.rows = rows.copy()
         # a request becomes two words of a Trace at least: a full buffer is more than fits into one
@@ -116,6 +118,7 @@ class Worker:
             "trace": self.requests.ctypes.data, "trace_limit": self.requests.ctypes.data + 8 * requests,
             "shapes": self.shapes.ctypes.data, "shapes_used": len(c.uniform_shapes), "shapes_limit": shaped,
         }  # fmt: skip
+        self.shadow: Shadow | None = None
         self.printed = aligned(BUFFER_BYTES if plan.prints else 8, zero=False)
         put |= {"print_at": self.printed.ctypes.data, "print_end": self.printed.ctypes.data + len(self.printed)}
         for name, value in put.items():
@@ -139,14 +142,17 @@ def launch_grid(
     limit_s: float,
     total_s: float | None = None,
     room: int = 1,
+    checks: bool = False,
+    watches: tuple[Watch, ...] = (),
 ) -> Raw:
-    """Runs blocks first .. first + count - 1 of the grid. room: how many of them are resident together, where they may wait for others."""
+    """Runs blocks first .. first + count - 1 of the grid. room: how many of them are resident together, where they may wait for others.
+    checks: of a build with checks, on one thread; watches: cells whose accesses are wanted."""
     plan = c.plan
     warps = -(-math.prod(block) // WARP)
     tables, masks = _thread_indices(block)
     shared_bytes = -(-plan.shared_bytes // 16) * 16 + dynamic_shared_bytes
     workers = (
-        1 if plan.ordered else max(1, min(threads or cores(), count, count * warps // 64))
+        1 if plan.ordered or checks else max(1, min(threads or cores(), count, count * warps // 64))
     )  # a few warps run sooner than a thread starts
     traced = min(count, TRACE_BLOCKS) if counters else 0
     row_bytes = len(c.program.blocks) * ROW * 8
@@ -166,15 +172,21 @@ def launch_grid(
     for name, value in values.items():
         launch[LAUNCH[name] // 8] = value
     arrays = Addressable(c, bound, dynamic_shared_bytes, counters, count < math.prod(grid))
+    shadow = Shadow(c, arrays, warps, first, count, shared_bytes, watches) if checks else None
     crew = []
     for _ in range(workers):
         worker = Worker(c, launch, arrays.rows(), warps, shared_bytes, counters, traced)
         arrays.place_shared(worker)
         crew.append(worker)
+        if shadow:
+            worker.shadow = shadow
+            shadow.place(worker, launch)
     stopped, stuck = _run(c, crew, launch, limit_s, total_s, room if plan.crosses else 1)
     raw = _collect(c, crew, exec_rows, arrays, masks, int(launch[LAUNCH["end"] // 8]))
     MEMORY.give([exec_memory])
     raw.stopped, raw.stuck = stopped, stuck
+    if shadow:
+        raw.checked = shadow.finish()
     if stuck and stuck.deadlock and raw.error and stuck.block <= raw.error[6]:  # of two faults the one in the lower block
         raw.error = None
     return raw

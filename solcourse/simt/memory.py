@@ -6,6 +6,7 @@ from solcourse.simt import access, lanes, ops
 from solcourse.simt.ir import Instr, leaf_range, member_offset, members, type_size, type_text
 from solcourse.simt.layout import MOST_STRIDE, UNIFORM_SHAPES
 from solcourse.simt.plan import FRAME
+from solcourse.simt.shadow import WAITING
 from solcourse.simt.values import Values
 
 SEVERAL = "several"  # spaces
@@ -31,12 +32,16 @@ class Memory(Values):
         self.plan.read_rows.update(reached if i.op != "store" else ())
         self.plan.written_rows.update(reached if i.op != "load" else ())
         self.plan.atomic_rows.update(reached if i.op not in ("load", "store") else ())
+        self.plan.loaded_rows.update(reached if i.op == "load" else ())
+        cell = min(size, i.attr) if i.op in ("load", "store") and isinstance(i.attr, int) else size
+        for k in reached:
+            self.plan.cell_bytes[k] = min(self.plan.cell_bytes.get(k, cell), cell)
         if space == SEVERAL:
             return self._several(i, t, size, array)
         site = len(self.plan.sites)
         self.plan.sites.append((i, self.node, space, i.op, size, array))
         if i.op == "load" and not self.is_vector(i):
-            return self._scalar_load(pointer, t, size, space, row, site)
+            return self._scalar_load(i, t, size, space, row, site)
         p = self.value(pointer, True, "ptr")
         head = f"ptr %t, ptr {self._row(row, pointer)}, i32 {site}, <32 x i64> {p}, i32 {self.current_mask}"
         if i.op == "load":
@@ -54,7 +59,7 @@ class Memory(Values):
             raise ops.unsupported(i, f"An atomic operation on {space} memory")
         name = f"atomic.{op}.{t}.{space}"
         if name not in self.helpers:
-            self.helpers[name] = access.atomic_function(name, op, t, size, space, self.counters)
+            self.helpers[name] = access.atomic_function(name, op, t, size, space, self.counters, self._checked(i, size, space))
         if space == "global":
             read = any(i.dest in j.args for n in self.cfg.nodes for j in (*n.phis, *n.body, n.term))
             self.plan.ordered |= read or t in ("float", "double", "half") or op == "xchg" or op.startswith("cmpxchg")
@@ -106,8 +111,9 @@ class Memory(Values):
             sites.append(len(self.plan.sites))
             self.plan.several_sites.add(sites[-1])
             self.plan.sites.append((i, self.node, space, i.op, size, array))
-            inner.append(self._access(i.op, t, size, space, dynamic=True))
-        name = f"several.{i.op}.{t}{'.local' * mixed_local}"
+            inner.append(self._access(i.op, t, size, space, dynamic=True, checked=self._checked(i, size, space)))
+        checked = self._checked(i, size, "global")
+        name = f"several.{i.op}.{t}{'.local' * mixed_local}{f'.{checked}' if checked else ''}"
         kinds = [kind for kind, _ in self.plan.rows]
         first_rows = (kinds.count("param"), kinds.count("param") + kinds.count("shared"))
         self.helpers["find"] = access.FIND
@@ -122,11 +128,20 @@ class Memory(Values):
         v = self._loaded(f"<32 x {t}>", f"@{name}({head})")
         return v if self.is_vector(i) else self._of_first_lane(v, t)
 
-    def _scalar_load(self, pointer: object, t: str, size: int, space: str, row: int | None, site: int) -> str:
+    def _checked(self, i: Instr, size: int, space: str) -> int:
+        """What the access is to its shadow; 0 in other builds, and where there is none."""
+        if not self.checks or space not in ("global", "shared"):
+            return 0
+        align = i.attr if i.op in ("load", "store") and isinstance(i.attr, int) else None
+        return access.what(size, i.op, align, WAITING if id(i) in self.looks else 0)
+
+    def _scalar_load(self, i: Instr, t: str, size: int, space: str, row: int | None, site: int) -> str:
+        pointer = i.args[0]
         self.plan.uniform_sites.add(site)
-        name = f"uload.{t}.{space}"
+        checked = self._checked(i, size, space)
+        name = f"uload.{t}.{space}{f'.{checked}' if checked else ''}"
         if name not in self.helpers:
-            self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs)
+            self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs, checked)
         p = self.value(pointer, False, "ptr")
         shapes = 1 + UNIFORM_SHAPES * len(self.plan.uniform_global)
         if space == "global":
@@ -163,20 +178,23 @@ class Memory(Values):
         return self.op(f"call ptr @find(ptr %t, i64 {first}, i64 {self.plan.find_rows})")
 
     def _helper(self, i: Instr, t: str, size: int, space: str, mixed: bool) -> str:
+        checked = self._checked(i, size, space)
         if not mixed:
             stride = self.strides.of(i.args[0]) if self.counters and space in ("global", "shared") else None
-            return self._access(i.op, t, size, space, stride=stride if stride and 0 < stride <= MOST_STRIDE else None)
-        name = self._access(i.op, t, size, space, dynamic=True)
+            return self._access(i.op, t, size, space, stride=stride if stride and 0 < stride <= MOST_STRIDE else None, checked=checked)
+        name = self._access(i.op, t, size, space, dynamic=True, checked=checked)
         many = f"mixed.{name}"
         self.helpers["find"] = access.FIND
         self.helpers.setdefault(many, lanes.mixed_function(many, name, i.op, t, self.plan.find_rows))
         return many
 
-    def _access(self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None) -> str:
+    def _access(
+        self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None, checked: int = 0
+    ) -> str:
         """dynamic: the array is not always the same one."""
-        name = f"{op}.{t}.{space}{'.any' * dynamic}{f'.by{stride}' if stride else ''}"
+        name = f"{op}.{t}.{space}{'.any' * dynamic}{f'.by{stride}' if stride else ''}{f'.{checked}' if checked else ''}"
         if name not in self.helpers:
-            self.helpers[name] = access.access_function(name, op, t, size, space, dynamic, stride, self.counters, self.attrs)
+            self.helpers[name] = access.access_function(name, op, t, size, space, dynamic, stride, self.counters, self.attrs, checked)
             self.declared[f"gather.{t}"] = access.gather_declarations(t)
             self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
         return name

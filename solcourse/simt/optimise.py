@@ -13,7 +13,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from solcourse.simt import arrays, half, libdevice
+from solcourse.simt import arrays, half, libdevice, marks
 from solcourse.simt.bodies import with_bodies
 from solcourse.simt.ir import Block, Const, Function, Instr
 from solcourse.simt.recursion import RELOAD
@@ -47,8 +47,17 @@ def _body_of(name: str, parameters: str) -> str | None:
     return half.body_of(name, parameters) or libdevice.body_of(name, parameters) or arrays.body_of(name)
 
 
-def optimise(text: str, entry: str) -> str:
-    """Optimised LLVM IR of the module, with only what `entry` needs."""
+# of the checks build: every access of the source is still there, at its line, and none that the source does not make
+LIGHT = (
+    "always_inliner", "sroa", "instruction_combine", "simplify_cfg", "sccp", "new_gvn", "instruction_combine", "simplify_cfg",
+    "aggressive_dce", "loop_deletion",
+)  # fmt: skip
+_LOCAL_ARRAY = "_cudapy_lmem"  # what numba calls them
+
+
+def optimise(text: str, entry: str, *, checks: bool = False) -> str:
+    """Optimised LLVM IR of the module, with only what `entry` needs. checks: lightly, unless there are local arrays to get rid of."""
+    text = marks.mark(text, entry) if checks else text
     text = with_bodies(half.without_assembly(arrays.with_loops(_SREG.sub("simt.sreg.", text))), _body_of)
     text = _ACTIVE_MASK.sub(r"\1 convergent", text)  # or LLVM would make one of two in different branches
     text = _SREG_DECLARE.sub(r"declare i32 \1 memory(none) nounwind willreturn", text)  # and no range attribute
@@ -60,12 +69,18 @@ def optimise(text: str, entry: str) -> str:
             if not function.is_declaration and function.name != entry:
                 function.linkage = llvm.Linkage.internal
                 function.add_function_attribute("alwaysinline")
+            if not function.is_declaration and checks:
+                function.add_function_attribute("sanitize_thread")  # no load is made that the program might not have made
         options = llvm.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
         options.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
         tidy = llvm.create_new_module_pass_manager()
+        if checks and _LOCAL_ARRAY not in text:
+            for name in LIGHT:
+                getattr(tidy, f"add_{name}_pass")()
+        else:
+            builder.getModulePassManager().run(module, builder)
         tidy.add_lower_switch_pass()
         tidy.add_loop_simplify_pass()
         tidy.add_lcssa_pass()

@@ -53,6 +53,31 @@ class Parking(Memory):
         theirs = self.op(f"select {V1} {self.op(f'bitcast i32 {waiting} to {V1}')}, {tt} {value}, {tt} zeroinitializer")
         return self.call("llvm.vector.reduce.or.v32i32", "i32", [(tt, theirs)])
 
+    def elsewhere(self, meeting: Instr) -> str:
+        """Lanes that do not take part in this operation of the warp, now or later, as an i32; "0": there are none.
+
+        One that has nothing left to do but return is as good as gone. Out of lock step a lane may still come; and to a syncwarp() those
+        of another branch are the same."""
+        nodes, k = self.cfg.nodes, self.node
+        every = set(range(len(nodes)))
+        at = {f"%m.{j}": j for j in sorted(self.cfg.waiting[k]) if not self._only_returns(j, every, set())}
+        at |= {f"%k.{b}": nodes[b].succs[0] for b in self.barriers}
+        if not self.cfg.lockstep:
+            warp_barrier = "bar.warp" in meeting.attr[0]
+            met = {j for j, n in enumerate(nodes) if n.last and "bar.warp" in n.body[0].attr[0]} if warp_barrier else set()
+            met |= {s for j in met for s in nodes[j].succs}
+            at = {place: j for place, j in at.items() if j not in met and not self._leads_to(j, k)}
+        return reduce(lambda a, b: self.op(f"or i32 {a}, {b}"), [self.op(f"load i32, ptr {place}") for place in at], "0")
+
+    def _leads_to(self, start: int, end: int) -> bool:
+        """Whether block `end` is `start`, or can come after it."""
+        seen, todo = {start}, [start]
+        while todo:
+            new = set(self.cfg.nodes[todo.pop()].succs) - seen
+            seen |= new
+            todo += new
+        return end in seen
+
     def _saved_layout(self) -> None:
         """Where a parked warp keeps its masks and live values: state i32, one mask per barrier, then slots."""
         self.saved: dict[str, int] = {}
@@ -208,6 +233,8 @@ class Parking(Memory):
         new = self.op(f"or i32 {old}, {mask}")
         self.line(f"store i32 {new}, ptr %k.{k}")
         self._note_passers_by(k)
+        if self.checks and not is_grid_sync(call):
+            self.tell("simt_arrive", str(self.barriers.index(k)), self.op(f"zext i32 {mask} to i64"))
         name = call.attr[0]
         if call.dest and not is_grid_sync(call):
             predicate = call.args[-1]

@@ -35,6 +35,11 @@ class Plan:
     read_rows: set[int] = field(default_factory=set)  # rows of ALLOC that some load or atomic can reach
     written_rows: set[int] = field(default_factory=set)  # rows that some store or atomic can reach
     atomic_rows: set[int] = field(default_factory=set)  # rows that some atomic can reach
+    loaded_rows: set[int] = field(default_factory=set)  # rows that some load can reach
+    cell_bytes: dict[int, int] = field(default_factory=dict)  # row -> bytes of the smallest access, or its alignment
+    notes: list[tuple[str, int, str]] = field(default_factory=list)  # checks build: kind, line, file of what is noted
+    fences: bool = False  # whether there is a threadfence()
+    meets: bool = False  # whether lanes of a warp meet: syncwarp, shuffle, vote, match
     prints: bool = False  # whether there is a print()
     ordered: bool = False  # blocks must run in one fixed order
     waits: bool = False  # warps may spin, or wait for the whole grid: a block may be suspended

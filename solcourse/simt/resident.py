@@ -19,6 +19,8 @@ from hashlib import blake2b
 import numpy as np
 
 from solcourse.errors import LaunchError
+from solcourse.simt import shadow
+from solcourse.simt.checking import BlockShadow
 from solcourse.simt.compiler import Compiled
 from solcourse.simt.layout import (
     AT_GRID,
@@ -80,6 +82,7 @@ class _Room:
         self.memory = np.array([shared, local, memory.ctypes.data], np.int64).data
         self.barriers = np.zeros(4, np.int64).data
         self.block, self.code = -1, DONE
+        self.shadow: BlockShadow | None = None  # of a build with checks
         self.traced: list[np.ndarray] | None = None  # requests, piece by piece
         self.cut = False  # some of them are missing
 
@@ -169,7 +172,9 @@ class Residents:
         memory = memory[:each]
         memory[:] = 0
         at = memory.ctypes.data
-        return _Room(memory, memory[:saved].view(np.int32).reshape(self.warps, size // 4), at + saved, at + saved + local)
+        room = _Room(memory, memory[:saved].view(np.int32).reshape(self.warps, size // 4), at + saved, at + saved + local)
+        room.shadow = BlockShadow(self.worker.shadow) if self.worker.shadow else None
+        return room
 
     def _enter(self, r: _Room, way: int) -> int:
         record = self.record
@@ -178,8 +183,12 @@ class Residents:
             self.allocs[row] = r.shared + offset
         if way != FRESH:
             record[BLOCK], record[BARRIERS] = r.block, r.barriers
+        if r.shadow:
+            r.shadow.place(self.worker)
         if way == RELEASED:
             self["arrival"] = 0
+            if r.shadow:
+                shadow.functions()["simt_barrier"].ctypes(self.address)
         dead = self["trace_dead"]
         code = self.call(self.address)
         if self["trace_dead"] > dead:
@@ -224,6 +233,8 @@ class Residents:
         all_here = len(self.resident) == self._count() and all(r.code == AT_GRID for r in self.resident)
         self.released = all_here and all(self._has_first_thread(r) for r in self.resident)
         self.launch[LAUNCH["done"] // 8] += self.released  # progress, for the time limit
+        if self.released and self.worker.shadow:
+            self.worker.shadow.forget_order()
         return self.released
 
     def _count(self) -> int:

@@ -7,16 +7,21 @@ import struct
 from solcourse.simt import lanes, ops
 from solcourse.simt.cfg import BARRIER, Cfg, is_grid_sync
 from solcourse.simt.ir import Address, Const, Function, Instr, leaves, type_text
-from solcourse.simt.layout import LAUNCH
+from solcourse.simt.layout import LAUNCH, THREAD
 from solcourse.simt.pieces import LANE_IDS, V1
 from solcourse.simt.plan import FRAME, Plan
+from solcourse.simt.shadow import DECLARATIONS
 from solcourse.simt.strides import Strides
 
 
 class Values:
     """Text under construction (`out`), the plan, and the values known in the block at hand (`env`)."""
 
-    def __init__(self, function: Function, cfg: Cfg, roots, counters: bool, observer, rows_uniform: bool, wide: bool, raises: bool):
+    def __init__(
+        self, function: Function, cfg: Cfg, roots, counters: bool, observer, rows_uniform: bool, wide: bool, raises: bool, checks: bool
+    ):
+        self.checks = checks
+        self.looks = {id(i) for looks in cfg.spins.values() for i in looks}
         self.f, self.cfg, self.roots, self.counters, self.observer = function, cfg, roots, counters, observer
         self.rows_uniform, self.wide, self.raises = rows_uniform, wide, raises
         self.strides = Strides(cfg, rows_uniform)
@@ -119,6 +124,45 @@ class Values:
     def fresh(self, stem: str) -> str:
         self.n += 1
         return f"{stem}{self.n}"
+
+    # ---- what the checks build tells shadow.py
+
+    def tell(self, function: str, *arguments: str) -> None:
+        """Calls a function of shadow.py with the thread's record and int64 arguments."""
+        self.declared[function] = DECLARATIONS[function]
+        record = self.op("ptrtoint ptr %t to i64")
+        self.line(f"call void @{function}({', '.join(f'i64 {a}' for a in (record, *arguments))})")
+
+    def note(self, kind: str, i: Instr, lanes: str, value: str = "0", other: str = "0") -> None:
+        """Remember that these lanes (i32 mask; none: nothing happens) did `kind` at i. value, other: <32 x i64> that say more, or "0"."""
+        self.plan.notes.append((kind, i.line, i.file))
+        at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['scratch']}")
+        scratch = self.op(f"load ptr, ptr {at}")
+        for k, v in enumerate((value, other)):
+            place = self.op(f"getelementptr i8, ptr {scratch}, i64 {256 * k}")
+            self.line(f"store <32 x i64> {'zeroinitializer' if v == '0' else v}, ptr {place}, align 64")
+        where = self.op(f"ptrtoint ptr {scratch} to i64")
+        self.tell("simt_note", str(len(self.plan.notes) - 1), self.op(f"zext i32 {lanes} to i64"), where)
+
+    def meet(self, i: Instr, strong: bool) -> None:
+        """The active lanes that i's mask, its first argument, names have met: strong: at a syncwarp(), which orders memory."""
+        wanted = self.value(i.args[0], self.varies(i.args[0]), "i32")
+        if self.varies(i.args[0]):
+            active = self.op(f"bitcast i32 {self.current_mask} to {V1}")
+            theirs = self.op(f"select {V1} {active}, <32 x i32> {wanted}, <32 x i32> zeroinitializer")
+            wanted = self.call("llvm.vector.reduce.or.v32i32", "i32", [("<32 x i32>", theirs)])
+        self.plan.meets = True
+        met = self.op(f"and i32 {wanted}, {self.current_mask}")
+        self.tell("simt_meet", self.op(f"zext i32 {met} to i64"), str(int(strong)))
+
+    def fence(self) -> None:
+        """A threadfence() of the active lanes."""
+        self.plan.fences = True
+        self.tell("simt_fence")
+
+    def returned(self, i: Instr) -> None:
+        """The active lanes are at the kernel's end, not at a `return` before it."""
+        self.tell("simt_fell_off", self.op(f"zext i32 {self.current_mask} to i64"))
 
     @staticmethod
     def memory_type(t: object) -> str:

@@ -1,0 +1,251 @@
+"""The shadow memory of one launch: how large, where, and what shadow.py found, as records.
+
+Of an array that the kernel writes, each cell (the smallest piece the kernel accesses of it) has a word of 8 bytes for the last write,
+and if the kernel reads it too, two more for the last reads: 8 to 24 bytes for 4 bytes of float32. Arrays that are only read need none.
+All of it at once is bounded by MOST_BYTES; a sample of the blocks touches, and needs, only what those blocks access.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from solcourse.errors import LaunchError
+from solcourse.simt import shadow
+from solcourse.simt.arguments import Allocation
+from solcourse.simt.compiler import Compiled
+from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LAUNCH, THREAD
+from solcourse.simt.pool import MEMORY, aligned
+from solcourse.simt.shadow import STATE
+
+if TYPE_CHECKING:
+    from solcourse.simt.addressable import Addressable
+    from solcourse.simt.machine import Worker
+
+_PHYSICAL = hasattr(os, "sysconf") and os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") or 8 << 30
+MOST_BYTES = min(4 << 30, _PHYSICAL // 4)
+PRESENT = 16  # in ALLOC "count": the array has a shadow
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Who accessed: block by its index in the grid, thread by its index in the block."""
+
+    block: int
+    thread: int
+    site: int
+    atomic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What shadow.py saw. kind: of shadow.py; weak: only a shuffle, vote or match lies between; apart: 0 in one warp, 1 in one block, 2 in
+    two; me, other: the access and the one before it; row: of the array in Plan.rows, -1: none; offset: of the cell, in bytes."""
+
+    kind: int
+    weak: bool
+    apart: int
+    count: int
+    me: Place
+    other: Place
+    row: int
+    offset: int
+    value: int
+    other_value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A cell whose accesses are to be remembered. block: index in the grid; None: whatever block."""
+
+    row: int
+    offset: int
+    block: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One access to a watched cell. phase: barriers that its block had passed."""
+
+    watch: int
+    place: Place
+    kind: int
+    phase: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the shadow of a launch holds in the end. allocations: of the rows (Plan.rows) of pointer parameters, by index in the launch's
+    allocations; written: which cells of an allocation the kernel wrote, of those it can write; nothing for a sample."""
+
+    events: list[Event]
+    seen: list[Seen]
+    allocations: dict[int, int]
+    written: dict[int, np.ndarray]
+    step: dict[int, int]  # of an allocation: log2 of its cells' bytes
+
+
+class BlockShadow:
+    """Of one block at a time: who it is and where it is (shadow.STATE), its ticks, what its lanes know, its shared memory's words."""
+
+    def __init__(self, s: Shadow):
+        self.state = aligned(shadow.STATE_BYTES).view(np.int64)
+        matrix = shadow.KNOWN_BYTES * s.warps if s.plan.meets else 0
+        self.known = aligned(2 * matrix + 64)
+        self.words = aligned(24 * s.shared_cells + 64)
+        put = {
+            "watch": s.watch.ctypes.data if s.watches else 0,
+            "known": matrix and self.known.ctypes.data,
+            "weak": matrix and self.known.ctypes.data + matrix,
+            "release": s.release.ctypes.data if s.fenced else 0,
+            "acquired": s.acquired.ctypes.data if s.fenced else 0,
+            "events": s.events.ctypes.data,
+        }
+        for name, value in put.items():
+            self.state[STATE[name] // 8] = value
+        writes, reads = self.words.ctypes.data, self.words.ctypes.data + 8 * s.shared_cells
+        self.rows = [
+            (k, writes + 8 * (offset >> s.shared_step), reads + 16 * (offset >> s.shared_step)) for k, offset in s.shared_rows.items()
+        ]
+
+    def place(self, worker: Worker) -> None:
+        """This is the block that the worker runs."""
+        worker.record[THREAD["shadow"] // 8] = self.state.ctypes.data
+        for k, writes, reads in self.rows:
+            worker.rows[k, ALLOC["written"] // 8], worker.rows[k, ALLOC["read"] // 8] = writes, reads
+
+
+class Shadow:
+    """Of a launch. Raises LaunchError where it would be too large."""
+
+    def __init__(self, c: Compiled, arrays: Addressable, warps: int, first: int, count: int, shared_bytes: int, watches: Iterable[Watch]):
+        self.c, self.plan, self.arrays, self.warps, self.first = c, c.plan, arrays, warps, first
+        self.taken: list[np.ndarray] = []
+        self.fenced = self.plan.fences or self.plan.spins
+        self._layout(shared_bytes, count)
+        self.events = MEMORY.take(8 * shadow.EVENT_WORDS * shadow.EVENTS)[: 8 * shadow.EVENT_WORDS * shadow.EVENTS].view(np.int64)
+        self.release, self.acquired = np.zeros(count + 2, np.int16), np.zeros(count + 2, np.int8)
+        self.watches = tuple(watches)
+        self.seen = np.zeros((shadow.TOUCHES, 4), np.int64)
+        self.watch = np.zeros(3 + 3 * len(self.watches), np.int64)
+        self.cells: dict[int, tuple[int, np.ndarray, np.ndarray | None]] = {}  # allocation -> step, words of writes, words of reads
+        self.before: dict[int, np.ndarray] = {}  # allocation -> cells written before the grid met
+        self.block: BlockShadow | None = None
+
+    def _layout(self, shared_bytes: int, count: int) -> None:
+        plan, kinds = self.plan, [kind for kind, _ in self.plan.rows]
+        sizes = {k: plan.cell_bytes.get(k, 8) for k in range(len(kinds))}
+        shared = [k for k, kind in enumerate(kinds) if kind == "shared"]
+        self.shared_step = _step(min((sizes[k] for k in shared), default=8))
+        self.shared_cells = (shared_bytes >> self.shared_step) + 2 if shared else 0
+        self.shared_rows = {k: plan.shared_offsets[plan.rows[k][1]] for k in shared}
+        params = [k for k, kind in enumerate(kinds) if kind == "param"]
+        self.param_rows = [(k, index) for k, index in zip(params, self.arrays.of_param, strict=True) if index is not None]
+        self.step = {
+            index: _step(min(sizes[k] for k, other in self.param_rows if other == index)) for _, index in self.param_rows
+        }
+        loaded = {index for k, index in self.param_rows if k in plan.loaded_rows}
+        self.read = loaded & self.arrays.written
+        needed = {
+            index: (24 if index in self.read else 8) * ((self.arrays.allocations[index].nbytes >> self.step[index]) + 2)
+            for index in self.arrays.written
+        }
+        if count > shadow.MOST_BLOCKS:
+            raise self._too_large(f"{count:,} blocks are more than the {shadow.MOST_BLOCKS:,} that can be told apart")
+        if len(self.c.program.sites) >= shadow.MOST_SITES:
+            raise self._too_large(f"the kernel has more than {shadow.MOST_SITES:,} memory instructions", sample=False)
+        if sum(needed.values()) > MOST_BYTES and not self.arrays.sampled:
+            largest = max(needed, key=lambda index: needed[index])
+            raise self._too_large(
+                f"remembering who accessed what takes {sum(needed.values()) / 2**30:.1f} GiB, {needed[largest] / 2**30:.1f} of it for "
+                f"{self.arrays.allocations[largest].name}; the limit is {MOST_BYTES / 2**30:.1f} GiB"
+            )
+
+    def _too_large(self, why: str, sample: bool = True) -> LaunchError:
+        program = self.c.program
+        advice = "Check some of its blocks, sol.sanitize(..., sample_blocks=64), or a launch on smaller arrays." if sample else ""
+        return LaunchError(f"{program.kernel} cannot be checked as a whole: {why}. {advice} Nothing ran.".replace("  ", " "), file=program.file)
+
+    def _words(self, n: int) -> np.ndarray:
+        if self.arrays.sampled:  # pages that are not touched must cost nothing
+            return np.frombuffer(mmap.mmap(-1, 8 * n), np.int64)
+        block = MEMORY.take(8 * n)
+        self.taken.append(block)
+        return block[: 8 * n].view(np.int64)
+
+    def place(self, worker: Worker, launch: np.ndarray) -> None:
+        """Gives the launch's only worker its shadow."""
+        launch[LAUNCH["shadow_rows"] // 8] = self.plan.find_rows
+        self.base = worker.rows.ctypes.data
+        for index in sorted(self.arrays.written):
+            cells = (self.arrays.allocations[index].nbytes >> self.step[index]) + 2
+            self.cells[index] = self.step[index], self._words(cells), self._words(2 * cells) if index in self.read else None
+        for k, index in self.param_rows:
+            step, row = self.step[index], worker.rows[k]
+            written = self.arrays.allocations[index].initialised
+            if index in self.cells:
+                _, writes, reads = self.cells[index]
+                row[ALLOC["written"] // 8], row[ALLOC["read"] // 8] = writes.ctypes.data, 0 if reads is None else reads.ctypes.data
+            row[ALLOC["stamp"] // 8] = 0 if written is None else written.ctypes.data
+            row[ALLOC["count"] // 8] = step | PRESENT if index in self.cells or written is not None else 0
+        for k in self.shared_rows:
+            worker.rows[k, ALLOC["count"] // 8] = self.shared_step | shadow.SHARED_BIT | PRESENT
+        self.watch[:3] = len(self.watches), 0, self.seen.ctypes.data
+        for n, w in enumerate(self.watches):
+            self.watch[3 + 3 * n : 6 + 3 * n] = self.base + w.row * ALLOC_BYTES, w.offset, 0 if w.block is None else w.block - self.first + 1
+        self.block = BlockShadow(self)
+        self.block.place(worker)
+
+    def forget_order(self) -> None:
+        """The whole grid has met: what was accessed before is ordered before what follows."""
+        for index, (step, writes, reads) in self.cells.items():
+            self._remember_written(self.arrays.allocations[index], step, writes)
+            self.before[index] = (writes != 0) | self.before.get(index, False)
+            writes.fill(0)
+            if reads is not None:
+                reads.fill(0)
+
+    def _remember_written(self, allocation: Allocation, step: int, writes: np.ndarray) -> None:
+        if allocation.initialised is not None:
+            cells = np.repeat(writes != 0, 1 << step)[: allocation.nbytes]
+            allocation.initialised[cells] = 1
+
+    def finish(self) -> Checked:
+        """What was seen. The memory is given back."""
+        rows = self.events.reshape(-1, shadow.EVENT_WORDS)
+        events = [self._event(row) for row in rows[rows[:, 0] != 0].tolist()]
+        seen = [Seen(k, self._place(word), kind, phase) for k, word, kind, phase in self.seen[: int(self.watch[1])].tolist()]
+        written = {}
+        for index, (step, writes, _) in self.cells.items():
+            self._remember_written(self.arrays.allocations[index], step, writes)
+            if not self.arrays.sampled:
+                written[index] = (writes != 0) | self.before.get(index, False)
+        MEMORY.give([*self.taken, self.events.view(np.uint8)])
+        self.taken, self.cells = [], {}
+        events.sort(key=lambda e: (e.kind, e.me.site, e.other.site))
+        return Checked(events, seen, dict(self.param_rows), written, self.step)
+
+    def _event(self, row: list[int]) -> Event:
+        key, count, me, other, offset, at, value, other_value = row
+        kind = key - 1 >> 32
+        index = (at - self.base) // ALLOC_BYTES if at else -1
+        first, second = self._place(me), self._place(other)
+        site, other_site = key - 1 & 0xFFFF, key - 1 >> 16 & 0xFFFF
+        first, second = (Place(p.block, p.thread, n, p.atomic) for p, n in ((first, site), (second, other_site)))
+        kind, apart, weak = kind % shadow.WEAK, kind // shadow.APART, bool(kind & shadow.WEAK)
+        return Event(kind, weak, apart, count, first, second, index, offset, value, other_value)
+
+    def _place(self, word: int) -> Place:
+        block, site = (word >> shadow.BLOCK_UP) - 1 + self.first, word >> shadow.SITE_UP & shadow.MOST_SITES - 1
+        return Place(block, word >> shadow.THREAD_UP & 1023, site, bool(word & 1))
+
+
+def _step(nbytes: int) -> int:
+    """log2 of a cell's bytes: 1, 2, 4 or 8."""
+    return min(3, int(math.log2(max(1, nbytes))))

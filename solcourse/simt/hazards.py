@@ -1,0 +1,486 @@
+"""What the checks saw -> Findings, in a learner's words: one for each kind and pair of source lines, with a count and an example.
+
+Which of two accesses comes first in the program, and so whether a hazard is a read after a write or a write after a read, is told by the
+barriers: the way between them that no barrier is on is the one that lacks it. Where that does not tell, the run does.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import math
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from solcourse.simt import shadow
+from solcourse.simt.arguments import Allocation
+from solcourse.simt.checking import Event, Place, Seen, Watch
+from solcourse.simt.faults import Dim, Launch, barrier_findings, element_of, fault_of, stray
+from solcourse.simt.layout import ERROR_BOUNDS
+from solcourse.simt.machine import Raw
+from solcourse.simt.records import WARP, Finding, Site, Touch
+
+MOST_WATCHED = 8  # elements that the second run looks at
+_RACES = {
+    shadow.READ_AFTER_WRITE: "read_after_write",
+    shadow.WRITE_AFTER_READ: "write_after_read",
+    shadow.WRITE_AFTER_WRITE: "write_after_write",
+    shadow.SAME_VALUE: "same_value_write",
+}
+_ACTIONS = {shadow.LOAD: "read", shadow.STORE: "write", shadow.ATOMIC: "atomic", shadow.WAITING: "read"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding, and the element to look at again for its picture."""
+
+    finding: Finding
+    watch: Watch | None = None
+
+
+def findings(launch: Launch, raw: Raw, function: Callable | None) -> list[Told]:
+    """All there is to say about a launch of the checks build: errors before warnings, then by line."""
+    teller = _Teller(launch, raw, function)
+    told = [*teller.races(), *teller.uninitialized()]
+    others = [*teller.faults(), *teller.misaligned(), *teller.notes(), *teller.barriers()]
+    if not any(f.severity == "error" for f in (*others, *(t.finding for t in told))):
+        others += teller.unwritten()
+    told += [Told(f) for f in others]
+    return sorted(told, key=lambda t: _order(t.finding, launch.file))
+
+
+def _order(f: Finding, file: str) -> tuple:
+    return f.severity != "error", f.file != file, f.line, f.other_line or 0, f.kind, f.array
+
+
+def watches(told: Sequence[Told]) -> tuple[Watch, ...]:
+    """The elements to look at in a second run."""
+    return tuple(dict.fromkeys(t.watch for t in told if t.watch is not None))[:MOST_WATCHED]
+
+
+def with_touches(launch: Launch, told: Sequence[Told], seen: Sequence[Seen]) -> tuple[Finding, ...]:
+    """The findings, with what the second run saw of their elements."""
+    looked_at = watches(told)
+    touches: dict[Watch, list[Touch]] = {}
+    for one in seen:
+        p = one.place
+        touch = Touch(
+            one.phase, launch.block_at(p.block), launch.thread_at(p.thread), launch.compiled.program.sites[p.site].line, _ACTIONS[one.kind]
+        )
+        touches.setdefault(looked_at[one.watch], []).append(touch)
+    return tuple(replace(t.finding, touches=tuple(touches.get(t.watch, ()))) if t.watch else t.finding for t in told)
+
+
+# ---- words ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """An element in words: the array's name, "tile[3, 4]", its flat index, and where it lives."""
+
+    array: str
+    element: str
+    index: int
+    space: str
+
+
+class _Teller:
+    """One launch, what was seen of it, and the names of things."""
+
+    def __init__(self, launch: Launch, raw: Raw, function: Callable | None):
+        self.launch, self.raw, self.c = launch, raw, launch.compiled
+        self.checked = raw.checked
+        self.events = raw.checked.events if raw.checked else []
+        self.shapes = shared_shapes(function)
+
+    # ---- names
+
+    def site(self, k: int) -> Site:
+        return self.c.program.sites[k]
+
+    def thread(self, p: Place, of_block: bool = False) -> str:
+        """ "thread 12", "thread (3, 4)", "thread 12 of block 5"."""
+        said = f"thread {_index(self.launch.thread_at(p.thread), self.launch.block)}"
+        return f"{said} of block {_index(self.launch.block_at(p.block), self.launch.grid)}" if of_block else said
+
+    def at(self, line: int, file: str) -> str:
+        text = linecache.getline(file, line).strip()
+        return f"line {line} (`{text}`)" if text else f"line {line}"
+
+    def spot(self, e: Event) -> _Spot:
+        """The element that an event is about."""
+        site = self.site(e.me.site)
+        space = site.kind.partition("_")[0]
+        allocation = self.allocation(e.row)
+        if allocation is not None:
+            index, element, _ = element_of(site, allocation, e.offset, 0)
+            return _Spot(allocation.name, f"{allocation.name}[{element}]", int(index), space)
+        name = self.c.row_names[e.row] if 0 <= e.row < len(self.c.row_names) else site.array
+        shape, itemsize = self.shapes.get(name, ((), 0))
+        index = e.offset // (itemsize or site.size)
+        inside = len(shape) > 1 and index < math.prod(shape)
+        written = ", ".join(str(n) for n in np.unravel_index(index, shape)) if inside else str(index)
+        return _Spot(name, f"{name}[{written}]" if name.isidentifier() else f"element {written} of {name}", index, space)
+
+    def allocation(self, row: int) -> Allocation | None:
+        index = self.checked.allocations.get(row) if self.checked else None
+        return None if index is None else self.launch.bound.allocations[index]
+
+    def finding(self, kind: str, severity: str, message: str, hint: str, site: Site, me: Place, **more: Any) -> Finding:
+        return Finding(
+            kind, severity, message, hint, file=site.file, line=site.line,
+            block=self.launch.block_at(me.block), thread=self.launch.thread_at(me.thread), **more,
+        )  # fmt: skip
+
+    # ---- memcheck
+
+    def faults(self) -> list[Finding]:
+        """What ended the launch: a stray access, a deadlock, a loop without end."""
+        raw = self.raw
+        if raw.error and raw.error[0] == ERROR_BOUNDS:
+            return [stray(self.launch, raw.error)]
+        if raw.raised and not raw.error:
+            return []
+        error = fault_of(self.launch, raw)
+        if error is None:
+            return []
+        finding = getattr(error, "finding", None)
+        if finding is not None:
+            return [finding]
+        line = getattr(error, "line", None) or self.launch.kernel.first_line
+        return [Finding("runaway", "error", str(error), "", file=self.launch.file, line=line)]
+
+    def misaligned(self) -> list[Finding]:
+        found = []
+        for e in self.events:
+            if e.kind == shadow.MISALIGNED:
+                site, spot = self.site(e.me.site), self.spot(e)
+                message = (
+                    f"{self.thread(e.me, True)} accesses {site.size} bytes of {spot.array} at byte {e.offset}, at {self.at(site.line, site.file)}; "
+                    f"a GPU needs a multiple of {e.value} there, and ends the kernel with an error."
+                )
+                hint = "Does the array begin in the middle of another one? Copy it to an array of its own."
+                found.append(self.finding("misaligned", "error", _capital(message), hint, site, e.me, array=spot.array, count=e.count, space=spot.space))
+        return found
+
+    # ---- racecheck
+
+    def races(self) -> list[Told]:
+        """Hazards, the two sides of each in the program's order."""
+        groups: dict[tuple, list[tuple[Event, bool]]] = {}
+        for e in self.events:
+            if e.kind not in _RACES:
+                continue
+            turned = self._is_turned(e)
+            kind = _RACES[e.kind]
+            if turned and kind in ("read_after_write", "write_after_read"):
+                kind = "write_after_read" if kind == "read_after_write" else "read_after_write"
+            first, second = (e.me, e.other) if turned else (e.other, e.me)
+            a, b = self.site(first.site), self.site(second.site)
+            key = (kind, (a.file, a.line), (b.file, b.line), self.spot(e).array)
+            groups.setdefault(key, []).append((e, turned))
+        self._join_updates(groups)
+        return [self._race(kind, group) for (kind, *_), group in groups.items()]
+
+    def _join_updates(self, groups: dict[tuple, list[tuple[Event, bool]]]) -> None:
+        """`x[i] += 1` by several threads: they overwrite each other (write after write) what they have read (the other kinds). One finding."""
+        for key in [k for k in groups if k[0] in ("write_after_write", "same_value_write")]:
+            _, first, second, array = key
+            if first != second or key not in groups:
+                continue
+            reads = [
+                k for k in groups
+                if k[0] in ("read_after_write", "write_after_read") and k[3] == array and second in k[1:3] and self._updates(k, second, array)
+            ]  # fmt: skip
+            if reads:
+                lines = next((k[1:3] for k in reads if k[1] == k[2]), None) or reads[0][1:3]
+                joined = [pair for k in reads for pair in groups.pop(k)]
+                for kind in ("write_after_write", "same_value_write"):
+                    joined += groups.pop((kind, first, second, array), [])
+                groups.setdefault(("lost_update", *lines, array), []).extend(joined)
+
+    def _updates(self, key: tuple, store: tuple[str, int], array: str) -> bool:
+        """Whether the threads that write an element at the line `store` are those that read it."""
+        return key[1] == key[2] or key[1] == store or key[2] == store
+
+    def _is_turned(self, e: Event) -> bool:
+        """Whether the access that came second in this run comes first in the program."""
+        if e.me.site == e.other.site:
+            return False
+        there, back = self._open_way(e.other.site, e.me.site), self._open_way(e.me.site, e.other.site)
+        return back and not there
+
+    def _open_way(self, a: int, b: int) -> bool:
+        """Whether the program can come from one memory site to another without a barrier of the block."""
+        start, goal, barriers = int(self.c.site_nodes[a]), int(self.c.site_nodes[b]), set(self.c.barrier_nodes)
+        if start == goal and a < b:
+            return True
+        seen, todo = set(), [] if start in barriers else list(self.c.program.blocks[start].successors)
+        while todo:
+            node = todo.pop()
+            if node == goal:
+                return True
+            if node not in seen:
+                seen.add(node)
+                todo += [] if node in barriers else self.c.program.blocks[node].successors
+        return False
+
+    def _race(self, kind: str, group: list[tuple[Event, bool]]) -> Told:
+        e, turned = min(group, key=lambda pair: (pair[0].weak, -pair[0].apart, -pair[0].count))
+        first, second = (e.me, e.other) if turned else (e.other, e.me)
+        spot, a, b = self.spot(e), self.site(first.site), self.site(second.site)
+        apart, weak = first.block != second.block, all(event.weak for event, _ in group)
+        one, two = self.thread(first, apart), self.thread(second, apart)
+        line_a, line_b = self.at(a.line, a.file), self.at(b.line, b.file)
+        where = line_a if (a.file, a.line) == (b.file, b.line) else f"{line_a} and {line_b}"
+        if kind == "read_after_write":
+            message = f"{two} reads {spot.element} at {line_b} while {one} may not have {_written(first)} it yet at {line_a}"
+        elif kind == "write_after_read":
+            message = f"{two} {_writes(second)} {spot.element} at {line_b} while {one} may still have to read it at {line_a}"
+        elif kind == "lost_update":
+            message = f"{one} and {two} both read {spot.element}, change it and write it back, at {where}: one of the updates can be lost"
+        elif kind == "same_value_write":
+            message = f"{one} and {two} both write {spot.element} at {where}; each time the value was the same"
+        else:
+            message = f"{one} and {two} both write {spot.element} at {where}: which value stays is a matter of chance"
+        severity = "warning" if weak or kind == "same_value_write" else "error"
+        finding = self.finding(
+            kind, severity, _capital(message) + ".", self._remedy(kind, e, first, second, a, b, spot), b, second,
+            other_line=a.line, other_block=self.launch.block_at(first.block), other_thread=self.launch.thread_at(first.thread),
+            array=spot.array, index=spot.index, count=sum(event.count for event, _ in group), space=spot.space, element=spot.element,
+        )  # fmt: skip
+        return Told(finding, Watch(e.row, e.offset, None if apart else second.block))
+
+    def _remedy(self, kind: str, e: Event, first: Place, second: Place, a: Site, b: Site, spot: _Spot) -> str:
+        if kind == "lost_update":
+            owner = ", or let one thread add the values up" if spot.space == "shared" else ""
+            return f"Use an atomic operation, cuda.atomic.add({spot.array}, index, value){owner}; a barrier does not make += whole."
+        if kind == "same_value_write":
+            return "Harmless as long as that is so. It is clearer, and costs less, if one thread writes."
+        if first.block != second.block:
+            return (
+                "Blocks of one launch run in any order, and syncthreads() does not wait for other blocks: write to another array than is read, "
+                "give each element to one thread, or end the kernel here and launch a second one."
+            )
+        if e.weak:
+            return "A shuffle, vote or match does not order memory: put cuda.syncwarp() between."
+        if first.atomic != second.atomic:
+            return "An atomic operation is safe only from other atomic ones: put cuda.syncthreads() between, or make both atomic."
+        by_warp = not e.apart and not self.c.barrier_lines  # where the block has barriers, one more is what a learner expects
+        barrier = "cuda.syncwarp()" if by_warp else "cuda.syncthreads()"
+        between = f"between line {a.line} and line {b.line}" if a.line != b.line else "between two turns of the loop"
+        if kind == "write_after_write":
+            return f"Let one thread write each element, or put {barrier} {between}."
+        if a.line == b.line and not self._in_loop(first.site):
+            return f"Read into a variable first, put {barrier} after that, and then write; or write to another array than is read."
+        if by_warp:
+            return f"Threads of one warp are not in lock step, since Volta: put cuda.syncwarp() {between}."
+        if kind == "write_after_read" and b.line <= a.line:
+            return (
+                f"The next turn of the loop comes to line {b.line} while others are still at line {a.line}: "
+                "put cuda.syncthreads() at the end of the loop's body."
+            )
+        return f"Put cuda.syncthreads() {between}, where all threads of the block pass."
+
+    def _in_loop(self, site: int) -> bool:
+        return self.c.program.blocks[int(self.c.site_nodes[site])].loop_depth > 0
+
+    # ---- initcheck
+
+    def uninitialized(self) -> list[Told]:
+        groups: dict[tuple, list[Event]] = {}
+        for e in self.events:
+            if e.kind == shadow.UNINITIALIZED:
+                site = self.site(e.me.site)
+                groups.setdefault((site.file, site.line, self.spot(e).array), []).append(e)
+        found = []
+        for group in groups.values():
+            e = group[0]
+            site, spot = self.site(e.me.site), self.spot(e)
+            if spot.space == "shared":
+                who = f"no thread of block {_index(self.launch.block_at(e.me.block), self.launch.grid)} has written"
+                hint = "Shared memory begins with whatever was there before: fill it, its edges too, or read only what was filled."
+            else:
+                who = "nobody has written since the array was made"
+                hint = "cuda.device_array() leaves the memory as it was: copy data to it, or let a kernel fill it first."
+            message = f"{self.thread(e.me, True)} reads {spot.element} at {self.at(site.line, site.file)}, which {who}."
+            finding = self.finding(
+                "uninitialized_read", "error", _capital(message), hint, site, e.me, array=spot.array, index=spot.index,
+                count=sum(other.count for other in group), space=spot.space, element=spot.element,
+            )  # fmt: skip
+            found.append(Told(finding, Watch(e.row, e.offset, e.me.block if spot.space == "shared" else None)))
+        return found
+
+    # ---- what is noted (Plan.notes)
+
+    def notes(self) -> list[Finding]:
+        groups: dict[tuple[str, str, int], list[Event]] = {}
+        for e in self.events:
+            if e.kind == shadow.NOTE:
+                kind, line, file = self.c.plan.notes[e.me.site]
+                groups.setdefault((kind, file, line), []).append(e)
+        found = []
+        for (kind, file, line), group in groups.items():
+            e = group[0]
+            severity, message, hint = _NOTES[kind](self, e, self.at(line, file))
+            found.append(
+                Finding(
+                    kind, severity, _capital(message), hint, file=file, line=line, block=self.launch.block_at(e.me.block),
+                    thread=self.launch.thread_at(e.me.thread), count=sum(other.count for other in group),
+                )  # fmt: skip
+            )
+        return found
+
+    # ---- synccheck
+
+    def barriers(self) -> list[Finding]:
+        found, lines = [], set()
+        for e in self.events:
+            if e.kind != shadow.PASSED_BY:
+                continue
+            line, arrived, total = self.c.barrier_lines[e.me.site], e.value, math.prod(self.launch.block)
+            if line in lines:
+                continue
+            lines.add(line)
+            block = self.launch.block_at(e.me.block)
+            message = (
+                f"{arrived} of {total} threads of block {_index(block, self.launch.grid)} wait at {self.at(line, self.launch.file)}, "
+                f"but {e.other_value} went past it and have ended."
+            )
+            hint = "A barrier is for all threads of the block: move cuda.syncthreads() out of the branch, or give the loop as many turns for every thread."
+            found.append(Finding("divergent_barrier", "error", message, hint, file=self.launch.file, line=line, block=block, count=e.count))
+        return found + [f for f in barrier_findings(self.c, self.raw) if f.line not in lines]
+
+    # ---- what the grid does not reach
+
+    def unwritten(self) -> list[Finding]:
+        """An array of which exactly as much was written, along one axis, as the launch has threads there: the rest has no thread."""
+        found = []
+        written = self.checked.written if self.checked else {}
+        for index, cells in written.items():
+            allocation = self.launch.bound.allocations[index]
+            per_cell = (1 << self.checked.step[index]) / max(1, allocation.itemsize)  # type: ignore[union-attr]
+            view = getattr(allocation.array, "engine_view", allocation.array)
+            size = math.prod(allocation.shape)
+            contiguous = isinstance(view, np.ndarray) and size * allocation.itemsize == allocation.nbytes and allocation.shape
+            if per_cell > 1 or not contiguous or not getattr(view.flags, "c_contiguous", False):
+                continue
+            elements = cells[: allocation.nbytes >> self.checked.step[index]].reshape(size, -1).any(axis=1).reshape(allocation.shape)  # type: ignore[union-attr]
+            found += self._uncovered(allocation, elements)
+        return found
+
+    def _uncovered(self, allocation: Allocation, elements: np.ndarray) -> list[Finding]:
+        threads = {g * b for g, b in zip(self.launch.grid, self.launch.block, strict=True) if g * b > 1}
+        whole = [int(np.flatnonzero(elements.any(axis=tuple(a for a in range(elements.ndim) if a != axis))).max(initial=-1)) + 1 for axis in range(elements.ndim)]
+        short = [axis for axis, n in enumerate(whole) if n < elements.shape[axis]]
+        if not elements.any() or not elements[tuple(slice(n) for n in whole)].all() or not all(whole[axis] in threads for axis in short):
+            return []
+        for axis in short[:1]:
+            n, left = whole[axis], elements.shape[axis] - whole[axis]
+            what = "elements" if elements.ndim == 1 else "rows" if axis == 0 else "columns" if axis == 1 else f"indices of axis {axis}"
+            message = f"The last {left} {what} of {allocation.name} are never written: the grid has {n} threads there, and the array {elements.shape[axis]} {what}."
+            hint = f"Round the number of blocks up: ({allocation.name}.shape[{axis}] + threads - 1) // threads, and guard the index in the kernel."
+            return [Finding("unwritten", "warning", message, hint, file=self.launch.file, line=self.launch.kernel.first_line, array=allocation.name)]
+        return []
+
+
+# ---- the words of notes: (severity, message, hint) -----------------------------------------------------------------------------
+
+
+def _wrapped_index(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
+    message = f"{t.thread(e.me, True)} has the index {e.value} at {where}: Python's rule makes it {e.value + e.other_value}, counted from the end."
+    return "warning", message, "If that is not meant, guard the index: `if index >= 0:`. (On a GPU as here: numba compiles the rule in.)"
+
+
+def _index_overflow(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
+    message = f"The index of {t.thread(e.me, True)} at {where} no longer fits into its integer type and has become {e.value}."
+    return "error", message, "Compute it with 64 bits: np.int64(cuda.blockIdx.x) * cuda.blockDim.x + cuda.threadIdx.x, and no np.int32(...) on the way."
+
+
+def _inactive_lane(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
+    lane = e.me.thread % WARP
+    if e.other_value == -1:
+        message = f"{t.thread(e.me, True)} (lane {lane}) reads from lane {e.value} at {where}, but that lane does not take part: what comes is undefined."
+    else:
+        missing = [k for k in range(WARP) if (e.value & ~e.other_value) >> k & 1]
+        message = (
+            f"{t.thread(e.me, True)} (lane {lane}) names lanes in its mask at {where} that do not come there, lane {missing[0] if missing else '?'} for one: "
+            "on a GPU the warp may wait for ever."
+        )
+    return "error", message, "Move it out of the branch, so that all lanes of the mask reach it, or make the mask of those that do."
+
+
+def _lane_not_in_mask(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
+    message = f"{t.thread(e.me, True)} (lane {e.me.thread % WARP}) calls {where} with a mask that does not name its own lane: {e.value & 0xFFFFFFFF:#010x}."
+    return "error", message, "The mask names the lanes that take part; 0xffffffff is all of them."
+
+
+_NOTES: dict[str, Callable[[_Teller, Event, str], tuple[str, str, str]]] = {
+    "wrapped_index": _wrapped_index, "index_overflow": _index_overflow, "inactive_lane": _inactive_lane, "lane_not_in_mask": _lane_not_in_mask,
+}  # fmt: skip
+
+
+def _index(at: Dim, extent: Dim) -> str:
+    """ "12" in one dimension, "(3, 4)" in two."""
+    used = max((k + 1 for k in range(3) if extent[k] > 1), default=1)
+    return str(at[0]) if used == 1 else f"({', '.join(map(str, at[:used]))})"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _written(p: Place) -> str:
+    return "updated" if p.atomic else "written"
+
+
+def _writes(p: Place) -> str:
+    return "updates" if p.atomic else "writes"
+
+
+def shared_shapes(function: Callable | None) -> dict[str, tuple[tuple[int, ...], int]]:
+    """Name of each shared array of a kernel -> its shape and the bytes of an element, as far as the source says so plainly."""
+    if function is None:
+        return {}
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        scope = inspect.getclosurevars(function)
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return {}
+    names = {**scope.builtins, **scope.globals, **scope.nonlocals}
+    found = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)):
+            continue
+        given = [*node.value.args, *(k.value for k in node.value.keywords)]
+        if ast.unparse(node.value.func).endswith("shared.array") and len(given) == 2:
+            shape, dtype = (_value(part, names) for part in given)
+            shape = (shape,) if isinstance(shape, int | np.integer) else shape
+            if isinstance(shape, tuple) and all(isinstance(n, int | np.integer) and n > 0 for n in shape):
+                found[node.targets[0].id] = (tuple(int(n) for n in shape), _itemsize(dtype))
+    return found
+
+
+def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+    """A constant, a name of the scope around the kernel, an attribute, or simple arithmetic with them; None for anything else."""
+    allowed = (ast.Constant, ast.Name, ast.Attribute, ast.Tuple, ast.BinOp, ast.operator, ast.Load, ast.UnaryOp, ast.unaryop)
+    if not all(isinstance(part, allowed) for part in ast.walk(node)):
+        return None
+    try:
+        return eval(compile(ast.Expression(node), "<shape>", "eval"), {"__builtins__": {}}, names)
+    except Exception:  # a name of the kernel's own
+        return None
+
+
+def _itemsize(dtype: Any) -> int:
+    from numba.np.numpy_support import as_dtype
+
+    try:
+        return int(np.dtype(as_dtype(dtype) if hasattr(dtype, "cast_python_value") or hasattr(dtype, "bitwidth") else dtype).itemsize)
+    except Exception:  # a type without NumPy's counterpart
+        return 0
