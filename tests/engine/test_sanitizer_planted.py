@@ -1,0 +1,51 @@
+"""Planted faults: each is found, of the right kind, at its lines and nowhere else; the corrected twin computes, and is not accused."""
+
+from __future__ import annotations
+
+import numpy as np
+import planted
+import planted_barriers
+import planted_global
+import planted_init
+import planted_memory
+import planted_races
+import pytest
+
+import solcourse as sol
+
+FILES = (planted_barriers, planted_global, planted_init, planted_memory, planted_races)
+CASES = planted.CASES
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@pytest.fixture(autouse=True)
+def device_arrays():
+    """Some cases are about cuda.device_array."""
+    with sol.use_engine():
+        yield
+
+
+def fresh(case: planted.Case) -> tuple[tuple, list]:
+    """Arguments of the twin, and host copies of them."""
+    args = case.twin_args()
+    return args, [a.copy_to_host() if hasattr(a, "copy_to_host") else np.copy(a) for a in args]
+
+
+@each_case
+def test_the_twin_of_a_fault_computes_what_numpy_does(case: planted.Case):
+    args, before = fresh(case)
+    sol.run(case.launch(case.corrected), *args)
+    last = args[-1]
+    got = last.copy_to_host() if hasattr(last, "copy_to_host") else last
+    expected = np.broadcast_to(case.expect(*before), got.shape)
+    if got.dtype.kind in "fc":
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_every_case_has_a_name_a_twin_and_marked_lines():
+    assert len(CASES) >= 120
+    assert {case.faulty.py_func.__module__ for case in CASES} == {file.__name__ for file in FILES}
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert [case.name for case in CASES if not case.marked or case.corrected is None] == []
