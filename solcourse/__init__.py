@@ -40,6 +40,7 @@ _HOME = {
     "Report": "report",
     "Verdict": "exercises",
     "Finding": "simt.records",
+    "Findings": "findings",
     "Counts": "simt.records",
     "SolcourseError": "errors",
     "KernelError": "errors",

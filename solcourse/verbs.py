@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from solcourse.work import Work
 
 KIB = 1024
+MOST_PICTURE_BYTES = 1 << 28  # of arrays that are copied for a second look
 CACHES = ("cold", "warm")
 
 
@@ -97,7 +98,9 @@ def sanitize(launch: Any, *args: Any, sample_blocks: int | None = None) -> Findi
         kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, function=spec.dispatcher.py_func, sample_blocks=sample_blocks,
         residency=_residency(spec), again=lambda: arguments.bind(kernel, args, private=True),
     )  # fmt: skip
-    return Findings([*found, *_launch_findings(spec, kernel)])
+    grid, block = (_dimensions(d) for d in (spec.grid, spec.block))
+    sampled = f"about {sample_blocks:,} of {spec.blocks:,} blocks" if sample_blocks is not None and sample_blocks < spec.blocks else ""
+    return Findings([*found, *_launch_findings(spec, kernel)], launch=f"{kernel.name}[{grid}, {block}]", sampled=sampled)
 
 
 def measure(
@@ -233,14 +236,18 @@ def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
 
 
 def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> None:
-    """The same under use_engine(sanitize=True)."""
-    from solcourse.simt import engine
+    """The same under use_engine(sanitize=True). A kernel's first launch finds out who touched what, too, on copies of the arrays."""
+    from solcourse.simt import arguments, engine
 
     kernel, bound = _prepare(spec, args)
     _check_device(kernel, spec, sanitized.device)
-    options = {"function": spec.dispatcher.py_func, "residency": _residency(spec, sanitized.device)}
+    picture = sanitized.is_new(kernel) and sum(a.nbytes for a in bound.allocations) <= MOST_PICTURE_BYTES
+    before = arguments.bind(kernel, args, private=True) if picture else None
     try:
-        found = engine.sanitize(kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, **options)
+        found = engine.sanitize(
+            kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, function=spec.dispatcher.py_func,
+            residency=_residency(spec, sanitized.device), again=(lambda: before) if before else None,
+        )  # fmt: skip
     except (LaunchError, UnsupportedKernel) as error:  # nothing ran: the launch is impossible, or only its checks are
         _execute(kernel, bound, spec, sanitized.device)
         sanitized.add(kernel, (), unchecked=str(error).removesuffix(" Nothing ran."))
@@ -275,6 +282,12 @@ def _check_device(kernel: KernelIR, spec: LaunchSpec, gpu: Device) -> None:
             file=kernel.file,
             line=kernel.first_line,
         )
+
+
+def _dimensions(d: tuple[int, int, int]) -> str:
+    """As one writes it: 128, or (16, 16)."""
+    used = max((k + 1 for k in range(3) if d[k] > 1), default=1)
+    return str(d[0]) if used == 1 else str(d[:used])
 
 
 def _launch_findings(spec: LaunchSpec, kernel: KernelIR) -> list[Finding]:

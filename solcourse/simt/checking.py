@@ -82,7 +82,8 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What the shadow of a launch holds in the end. allocations: of the rows (Plan.rows) of pointer parameters, by index in the launch's
-    allocations; written: which cells of an allocation the kernel wrote, of those it can write; nothing for a sample."""
+    allocations; written: which cells of an allocation the kernel wrote, of those it can write and has perhaps too few threads for;
+    nothing for a sample."""
 
     events: list[Event]
     seen: list[Seen]
@@ -122,9 +123,12 @@ class BlockShadow:
 
 
 class Shadow:
-    """Of a launch. Raises LaunchError where it would be too large."""
+    """Of a launch. extents: threads along each axis of the grid. Raises LaunchError where it would be too large."""
 
-    def __init__(self, c: Compiled, arrays: Addressable, warps: int, first: int, count: int, shared_bytes: int, watches: Iterable[Watch]):
+    def __init__(
+        self, c: Compiled, arrays: Addressable, extents: tuple[int, ...], warps: int, first: int, count: int, shared_bytes: int,
+        watches: Iterable[Watch],
+    ):  # fmt: skip
         self.c, self.plan, self.arrays, self.warps, self.first = c, c.plan, arrays, warps, first
         self.taken: list[np.ndarray] = []
         self.fenced = self.plan.fences or self.plan.spins
@@ -132,6 +136,7 @@ class Shadow:
         self.events = MEMORY.take(8 * shadow.EVENT_WORDS * shadow.EVENTS)[: 8 * shadow.EVENT_WORDS * shadow.EVENTS].view(np.int64)
         self.release, self.acquired = np.zeros(count + 2, np.int16), np.zeros(count + 2, np.int8)
         self.watches = tuple(watches)
+        self.extents = extents
         self.seen = np.zeros((shadow.TOUCHES, 4), np.int64)
         self.watch = np.zeros(3 + 3 * len(self.watches), np.int64)
         self.cells: dict[int, tuple[int, np.ndarray, np.ndarray | None]] = {}  # allocation -> step, words of writes, words of reads
@@ -224,7 +229,7 @@ class Shadow:
         written = {}
         for index, (step, writes, _) in self.cells.items():
             self._remember_written(self.arrays.allocations[index], step, writes)
-            if not self.arrays.sampled:
+            if not self.arrays.sampled and _may_be_short(self.arrays.allocations[index], self.extents):
                 written[index] = (writes != 0) | self.before.get(index, False)
         MEMORY.give([*self.taken, self.events.view(np.uint8)])
         self.taken, self.cells = [], {}
@@ -244,6 +249,11 @@ class Shadow:
     def _place(self, word: int) -> Place:
         block, site = (word >> shadow.BLOCK_UP) - 1 + self.first, word >> shadow.SITE_UP & shadow.MOST_SITES - 1
         return Place(block, word >> shadow.THREAD_UP & 1023, site, bool(word & 1))
+
+
+def _may_be_short(a: Allocation, extents: tuple[int, ...]) -> bool:
+    """Whether the grid has fewer threads, along some axis, than the array has elements along some."""
+    return any(1 < threads < n for threads in extents for n in a.shape)
 
 
 def _step(nbytes: int) -> int:

@@ -368,7 +368,7 @@ class _Teller:
             view = getattr(allocation.array, "engine_view", allocation.array)
             size = math.prod(allocation.shape)
             contiguous = isinstance(view, np.ndarray) and size * allocation.itemsize == allocation.nbytes and allocation.shape
-            if per_cell > 1 or not contiguous or not getattr(view.flags, "c_contiguous", False):
+            if per_cell > 1 or allocation.viewed_in_part or not contiguous or not getattr(view.flags, "c_contiguous", False):
                 continue
             elements = cells[: allocation.nbytes >> self.checked.step[index]].reshape(size, -1).any(axis=1).reshape(allocation.shape)  # type: ignore[union-attr]
             found += self._uncovered(allocation, elements)

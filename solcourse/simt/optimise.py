@@ -50,7 +50,7 @@ def _body_of(name: str, parameters: str) -> str | None:
 # of the checks build: every access of the source is still there, at its line, and none that the source does not make
 LIGHT = (
     "always_inliner", "sroa", "instruction_combine", "simplify_cfg", "sccp", "new_gvn", "instruction_combine", "simplify_cfg",
-    "aggressive_dce", "loop_deletion",
+    "loop_simplify", "loop_rotate", "instruction_combine", "simplify_cfg", "new_gvn", "aggressive_dce", "loop_deletion",
 )  # fmt: skip
 _LOCAL_ARRAY = "_cudapy_lmem"  # what numba calls them
 

@@ -44,10 +44,11 @@ WEAK = 16  # added to the kind: only a shuffle, vote or match lies between
 APART = 32  # times: 0 the two are in one warp, 1 in two warps of a block, 2 in two blocks
 
 # The state of a block, in bytes: its key (as in a word), floor, barriers passed, lanes that waited at the barrier and which it is, lanes
-# that fell off the kernel's end, then the ticks of its warps
-STATE = {name: 8 * k for k, name in enumerate("key floor phase arrived barrier fell watch known weak release acquired events".split())}
+# that fell off the kernel's end, ..., whether lanes have met (2: not all of a warp), then the ticks of its warps
+STATE = {name: 8 * k for k, name in enumerate("key floor phase arrived barrier fell watch known weak release acquired events met".split())}
 TICKS = 128
-STATE_BYTES = TICKS + 8 * 32
+KNOWN_BY_ALL = TICKS + 8 * 32  # of each warp: below which tick all its lanes know of each other, by syncwarp(); behind that, by anything
+STATE_BYTES = KNOWN_BY_ALL + 2 * 8 * 32
 KNOWN_BYTES = 32 * 32 * 2  # of one warp
 
 # An event: key + 1 (0: free), how often, the word of the access, of the one before it, byte in the array, ALLOC row, value, other value
@@ -84,16 +85,17 @@ def _memory(bits: int) -> tuple[Any, Any]:
 
 
 _get, _put = _memory(64)
+_get32, _ = _memory(32)
 _get16, _put16 = _memory(16)
 _get8, _put8 = _memory(8)
 _part = numba.njit(error_model="numpy")
 
 # what the thread's record holds, and where in a row of ALLOC the shadow is
 _STATE, _WARP, _BLOCK, _ALLOCS, _LAUNCH = (THREAD[n] for n in "shadow warp block allocs launch".split())
-_FIRST, _WARPS, _ROWS = (LAUNCH[n] for n in "first warps shadow_rows".split())
+_FIRST, _WARPS, _ROWS, _MASKS = (LAUNCH[n] for n in "first warps shadow_rows masks".split())
 _SIZE, _READS, _WRITES, _WRITTEN, _SHAPE = ALLOC["size"], ALLOC["read"], ALLOC["written"], ALLOC["stamp"], ALLOC["count"]
 _KEY, _FLOOR, _PHASE, _ARRIVED, _BARRIER, _FELL = (STATE[n] for n in "key floor phase arrived barrier fell".split())
-_WATCH, _KNOWN, _WEAK, _RELEASE, _ACQUIRED, _EVENTS = (STATE[n] for n in "watch known weak release acquired events".split())
+_WATCH, _KNOWN, _WEAK, _RELEASE, _ACQUIRED, _EVENTS, _MET = (STATE[n] for n in "watch known weak release acquired events met".split())
 _BYTES, _KINDS = (1 << KIND_UP) - 1, (1 << ALIGN_UP - KIND_UP) - 1
 
 
@@ -159,10 +161,11 @@ def _order(state, other, me):
     if (other ^ me) >> BLOCK_UP != 0 or ((other ^ me) >> THREAD_UP & 1023) >> 5 != 0 or _get(state + _KNOWN) == 0:
         return _UNORDERED
     mine = (me >> THREAD_UP & 1023) << 5 | (other >> THREAD_UP & 31)
-    tick = other >> TICK_UP & (1 << 14) - 1
-    if _get16(_get(state + _KNOWN) + 2 * mine) > tick:
+    tick, warp = other >> TICK_UP & (1 << 14) - 1, (me >> THREAD_UP & 1023) >> 5
+    if max(_get(state + KNOWN_BY_ALL + 8 * warp), _get16(_get(state + _KNOWN) + 2 * mine)) > tick:
         return _ORDERED
-    return _WEAKLY if _get16(_get(state + _WEAK) + 2 * mine) > tick else _UNORDERED
+    weak = max(_get(state + KNOWN_BY_ALL + 256 + 8 * warp), _get16(_get(state + _WEAK) + 2 * mine))
+    return _WEAKLY if weak > tick else _UNORDERED
 
 
 @_part
@@ -223,10 +226,7 @@ def _reads(state, row, cell, me, low, shared, waiting):
     """One lane reads one cell."""
     writes, written, step = _get(row + _WRITES), _get(row + _WRITTEN), _get(row + _SHAPE) & SHIFT_BITS
     other = _get(writes + 8 * cell) if writes else 0
-    if shared and (other ^ me) >> BLOCK_UP != 0:
-        _event(state, UNINITIALIZED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, cell << step, row, 0, 0, 1)
-    elif other == 0 and written and _get8(written + (cell << step)) == 0:
-        _event(state, UNINITIALIZED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, cell << step, row, 0, 0, 1)
+    _find_uninitialized(state, row, cell, other, me, written, step, shared)
     if waiting:
         return
     if _live(other, me, low, shared):
@@ -237,10 +237,19 @@ def _reads(state, row, cell, me, low, shared, waiting):
 
 
 @_part
+def _find_uninitialized(state, row, cell, other, me, written, step, shared):
+    missing = (other ^ me) >> BLOCK_UP != 0 if shared else other == 0 and written != 0 and _get8(written + (cell << step)) == 0
+    if missing:
+        _event(state, UNINITIALIZED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, cell << step, row, 0, 0, 1)
+
+
+@_part
 def _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, values):
     """One lane writes one cell."""
     writes, reads, step = _get(row + _WRITES), _get(row + _READS), _get(row + _SHAPE) & SHIFT_BITS
     other = _get(writes + 8 * cell)
+    if me & 1:  # an atomic operation reads what it changes
+        _find_uninitialized(state, row, cell, other, me, _get(row + _WRITTEN), step, shared)
     if _live(other, me, low, shared) and not (other & me & 1):
         same = me & 1 == 0 and _same_value(size, lane, other, me, mask, addresses, values)
         _clash(state, SAME_VALUE if same else WRITE_AFTER_WRITE, other, me, cell << step, row)
@@ -253,17 +262,29 @@ def _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, valu
     _put(writes + 8 * cell, me)
 
 
+# The words of nearly all accesses are those of the block before its last barrier, or none. They are seen at a glance: between `oldest`
+# and `low`, the lowest word of the block, or of any block in shared memory, and the lowest since the barrier; 0 apart.
+
+
 def _touch(thread, row, site, what, mask, addresses, values):
     """One request, lane by lane. thread, row: the record and the ALLOC row; what: size | kind | alignment; addresses: int64 of each
     lane; values: what the lanes store, side by side."""
     state, size, kind, align = _get(thread + _STATE), what & _BYTES, what >> KIND_UP & _KINDS, what >> ALIGN_UP
     base, shape, warp, key = _get(row), _get(row + _SHAPE), _get(thread + _WARP), _get(state + _KEY)
-    step, shared, watch = shape & SHIFT_BITS, shape & SHARED_BIT, _get(state + _WATCH)
-    low = key << BLOCK_UP | _get(state + _FLOOR) << TICK_UP
-    stem = key << BLOCK_UP | _get(state + TICKS + 8 * warp) << TICK_UP | site << SITE_UP | warp << 5 + THREAD_UP | (kind == ATOMIC)
-    acquired = _get(state + _ACQUIRED)
+    step, shared, acquired = shape & SHIFT_BITS, shape & SHARED_BIT, _get(state + _ACQUIRED)
+    block = key << BLOCK_UP
+    low, stem = block | _get(state + _FLOOR) << TICK_UP, block | _get(state + TICKS + 8 * warp) << TICK_UP | site << SITE_UP
+    stem |= warp << 5 + THREAD_UP | (kind == ATOMIC)
     if acquired and kind >= ATOMIC and not shared:
         _put8(acquired + key, 1)
+    if size == 1 << step and align == size and _get(state + _WATCH) == 0:
+        oldest = 0 if shared else block
+        if kind == LOAD:
+            _load(state, row, stem, low, oldest, block, mask, addresses, base, step, shared)
+            return
+        if kind == STORE:
+            _store(state, row, stem, low, oldest, mask, addresses, values, base, step, shared)
+            return
     for lane in range(32):
         if mask >> lane & 1 == 0:
             continue
@@ -271,23 +292,57 @@ def _touch(thread, row, site, what, mask, addresses, values):
         if offset & align - 1:
             _event(state, MISALIGNED, site, 0, me, 0, offset, row, align, 0, 1)
         for cell in range(offset >> step, (offset + size - 1 >> step) + 1):
-            if watch:
+            if _get(state + _WATCH):
                 _watched(state, row, cell << step, me, kind)
             if kind == LOAD or kind == WAITING:
                 _reads(state, row, cell, me, low, shared, kind == WAITING)
             else:
-                if kind == ATOMIC:
-                    _reads_initialised(state, row, cell, me, shared)
                 _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, values)
 
 
 @_part
-def _reads_initialised(state, row, cell, me, shared):
-    """An atomic operation reads what it changes."""
-    written, step, other = _get(row + _WRITTEN), _get(row + _SHAPE) & SHIFT_BITS, _get(_get(row + _WRITES) + 8 * cell)
-    missing = (other ^ me) >> BLOCK_UP != 0 if shared else other == 0 and written != 0 and _get8(written + (cell << step)) == 0
-    if missing:
-        _event(state, UNINITIALIZED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, cell << step, row, 0, 0, 1)
+def _load(state, row, stem, low, oldest, block, mask, addresses, base, step, shared):
+    """Lanes that load one whole cell each."""
+    writes, reads, written = _get(row + _WRITES), _get(row + _READS), _get(row + _WRITTEN)
+    for lane in range(32):
+        if mask >> lane & 1 == 0:
+            continue
+        offset, me = _get(addresses + 8 * lane) - base, stem | lane << THREAD_UP
+        cell, align = offset >> step, offset & (1 << step) - 1
+        other = _get(writes + 8 * cell) if writes else 0
+        plain = block <= other < low if shared else other == 0 and written == 0 or oldest <= other < low
+        if plain and align == 0 and reads:
+            first = _get(reads + 16 * cell)
+            if first == 0 or oldest <= first < low:
+                _put(reads + 16 * cell, me)
+            else:
+                _note_read(reads + 16 * cell, me, low, shared)
+        elif not plain or align:
+            if align:
+                _event(state, MISALIGNED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, offset, row, 1 << step, 0, 1)
+            _reads(state, row, cell, me, low, shared, False)
+
+
+@_part
+def _store(state, row, stem, low, oldest, mask, addresses, values, base, step, shared):
+    """Lanes that store one whole cell each."""
+    writes, reads = _get(row + _WRITES), _get(row + _READS)
+    for lane in range(32):
+        if mask >> lane & 1 == 0:
+            continue
+        offset, me = _get(addresses + 8 * lane) - base, stem | lane << THREAD_UP
+        cell, plain = offset >> step, offset & (1 << step) - 1 == 0
+        other = _get(writes + 8 * cell)
+        plain = plain and (other == 0 or oldest <= other < low)
+        if plain and reads:
+            first, second = _get(reads + 16 * cell), _get(reads + 16 * cell + 8)
+            plain = (first == 0 or oldest <= first < low) and (second == 0 or oldest <= second < low)
+        if plain:
+            _put(writes + 8 * cell, me)
+        else:
+            if offset & (1 << step) - 1:
+                _event(state, MISALIGNED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, offset, row, 1 << step, 0, 1)
+            _writes(state, row, cell, me, low, shared, 1 << step, lane, mask, addresses, values)
 
 
 # ---- order ------------------------------------------------------------------------------------------------------------------
@@ -303,10 +358,22 @@ def _begin(thread):
     warps = _get(_get(thread + _LAUNCH) + _WARPS)
     for w in range(warps):
         _put(state + TICKS + 8 * w, 1)
-    for matrix in (_get(state + _KNOWN), _get(state + _WEAK)):
-        if matrix:
+    _forget(state, warps)
+
+
+@_part
+def _forget(state, warps):
+    """What lanes know of each other."""
+    if _get(state + _MET) == 0:
+        return
+    for w in range(warps):
+        _put(state + KNOWN_BY_ALL + 8 * w, 0)
+        _put(state + KNOWN_BY_ALL + 256 + 8 * w, 0)
+    if _get(state + _MET) == 2:
+        for matrix in (_get(state + _KNOWN), _get(state + _WEAK)):
             for k in range(warps * (KNOWN_BYTES // 8)):
                 _put(matrix + 8 * k, 0)
+    _put(state + _MET, 0)
 
 
 @_part
@@ -322,11 +389,7 @@ def _renumber(thread, state):
                     word = _get(at + 8 * c)
                     if word >> BLOCK_UP == key:
                         _put(at + 8 * c, word & ~TICK_BITS)
-    warps = _get(launch + _WARPS)
-    for matrix in (_get(state + _KNOWN), _get(state + _WEAK)):
-        if matrix:
-            for k in range(warps * (KNOWN_BYTES // 8)):
-                _put(matrix + 8 * k, 0)
+    _forget(state, _get(launch + _WARPS))
 
 
 def _barrier(thread):
@@ -403,7 +466,14 @@ def _learn(matrix, lanes, tick):
 def _meet(thread, lanes, strong):
     """Lanes of a warp met: strong: at a syncwarp(), which orders memory; else at a shuffle, vote or match, which does not."""
     state, warp = _get(thread + _STATE), _get(thread + _WARP)
-    tick = _advance(thread, state, warp)
+    tick, by_all = _advance(thread, state, warp), state + KNOWN_BY_ALL + 8 * warp
+    if lanes == _get32(_get(_get(thread + _LAUNCH) + _MASKS) + 4 * warp):  # the usual case
+        if strong:
+            _put(by_all, tick)
+        _put(by_all + 256, tick)
+        _put(state + _MET, max(1, _get(state + _MET)))
+        return
+    _put(state + _MET, 2)
     if strong:
         _learn(_get(state + _KNOWN) + KNOWN_BYTES * warp, lanes, tick)
     _learn(_get(state + _WEAK) + KNOWN_BYTES * warp, lanes, tick)
