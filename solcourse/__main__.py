@@ -32,12 +32,19 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="run any numba.cuda program without a GPU",
-        usage="solcourse run [--device NAME] [--profile] [--save FILE] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS ...]",
-        description="Runs a Python program as `python` does, with the engine in the place of a GPU. Output and exit status are its own.",
+        usage="solcourse run [--device NAME] [--profile | --sanitize] [--save FILE] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS ...]",
+        description="Runs a Python program as `python` does, with the engine in the place of a GPU. Output and exit status are its own; "
+        "but with --sanitize, where it ends well and there was an error in a launch, the exit status is 1.",
     )
     run.add_argument("--device", metavar="NAME", help="the GPU it sees and that times are predicted for: a name of `solcourse devices`")
     run.add_argument("--profile", action="store_true", help="at the end, one report per kernel on standard error")
-    run.add_argument("--save", metavar="FILE", help="profile, and save that as .html, .txt or .json instead of showing it")
+    run.add_argument(
+        "--sanitize",
+        action="store_true",
+        help="check every launch, in child processes too: memory, races, uninitialised reads, barriers; at the end, what was found, on "
+        "standard error. A launch that goes wrong raises no error then: the program goes on",
+    )
+    run.add_argument("--save", metavar="FILE", help="save the profile, or the findings, as .html, .txt or .json instead of showing it")
     run.set_defaults(run=_run)
 
     devices = commands.add_parser("devices", help="the GPUs that times are predicted for")
@@ -155,8 +162,16 @@ def _check(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from solcourse import scripts
+    from solcourse.errors import SolcourseError
 
-    env = scripts.environment(os.environ, _device(options), options.profile, options.save)
+    if options.profile and options.sanitize:
+        raise SolcourseError("--profile and --sanitize execute a launch each in its own way: run the program once with each.")
+    if options.save is not None:
+        scripts.check_save("findings are" if options.sanitize else "profile is", options.save)
+    if options.sanitize:
+        return scripts.sanitize(options.rest, os.environ, _device(options), options.save)
+    profile = options.profile or options.save is not None
+    env = scripts.environment(os.environ, _device(options), profile=profile, save=options.save)
     return scripts.run(options.rest, env)
 
 

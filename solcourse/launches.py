@@ -154,7 +154,7 @@ class Launches:
         """Whether this launch is to be counted in full."""
         if not self.recording:
             return False
-        known = self._kernels.get(_place(kernel))
+        known = self._kernels.get(place_of(kernel))
         return known is None or known.is_new(shape)
 
     def add(self, kernel: KernelIR, shape: Shape, run: EngineRun | None) -> None:
@@ -163,7 +163,7 @@ class Launches:
 
         report = predicted(run, self.device) if run is not None else None
         with self._lock:
-            known = self._kernels.setdefault(_place(kernel), KernelLaunches(*_place(kernel)))
+            known = self._kernels.setdefault(place_of(kernel), KernelLaunches(*place_of(kernel)))
             row = known.shapes.setdefault(shape, Row(shape))
             row.launches += 1
             row.report = row.report or report
@@ -197,7 +197,8 @@ class Launches:
         return {"text/plain": str(self), "text/html": html(self)}
 
 
-def _place(kernel: KernelIR) -> tuple[str, str, int]:
+def place_of(kernel: KernelIR) -> tuple[str, str, int]:
+    """What is one kernel in a program: name, file, first line."""
     return kernel.name, kernel.file, kernel.first_line
 
 

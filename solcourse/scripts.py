@@ -1,6 +1,7 @@
 """`solcourse run`: any Python program, with the engine in the place of numba.cuda's driver. The definition of what a program sees.
 
     command()  -> python PROGRAM itself, started with solcourse/startup on PYTHONPATH and the settings in SOLCOURSE_RUN
+    run()      -> becomes it; sanitize() -> waits for it, and says what was found in its launches
     start()    -> called by startup/sitecustomize.py in that process, before the program: waits for numba.cuda to be imported
     _engaged() -> then the engine takes charge
 
@@ -12,14 +13,17 @@ Nothing heavy is imported before the program imports it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.abc
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -31,6 +35,8 @@ SETTINGS = "SOLCOURSE_RUN"
 SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 SAVED_AS = (".txt", ".json", ".html")
 _LIBRARIES = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+FROM_TERMINAL = (signal.SIGINT, getattr(signal, "SIGQUIT", None))
 PROGRAM = ("-m", "-c", "-")  # with a file's name, what a program can begin with
 
 
@@ -52,8 +58,13 @@ def command(program: Sequence[str]) -> list[str]:
     return [sys.executable, *subprocess._args_from_interpreter_flags(), *program]  # type: ignore[attr-defined]
 
 
-def environment(before: Mapping[str, str], device: str, profile: bool, save: str | None) -> dict[str, str]:
-    """The program's environment. Raises UnknownName (device); SolcourseError for what cannot be, before anything starts."""
+def environment(
+    before: Mapping[str, str], device: str, *, profile: bool = False, save: str | None = None, findings: str | None = None
+) -> dict[str, str]:
+    """The program's environment. save: where to, None: shown; findings: the folder that sanitized launches are written to.
+
+    Raises UnknownName (device); SolcourseError for what cannot be, before anything starts.
+    """
     from solcourse.hardware import device as find_device
 
     if before.get(SIMULATOR, "0") not in ("", "0"):
@@ -65,18 +76,23 @@ def environment(before: Mapping[str, str], device: str, profile: bool, save: str
         raise SolcourseError(
             "`run` reaches the program through PYTHONPATH, which Python's options -E, -I and -S switch off: leave them out."
         )
-    if save is not None and Path(save).suffix not in SAVED_AS:
-        raise SolcourseError(f"The profile is saved as {', '.join(SAVED_AS)}, not as {save!r}.")
-    if save is not None and not Path(save).absolute().parent.is_dir():
-        raise SolcourseError(f"The profile cannot be saved as {save!r}: there is no folder {str(Path(save).absolute().parent)!r}.")
     settings = {
         "device": find_device(device).name,
-        "profile": profile or save is not None,
+        "profile": profile,
         "save": None if save is None else os.path.abspath(save),
+        "findings": findings,
         "first": True,
     }
     path = os.pathsep.join(filter(None, [os.path.join(HOME, "startup"), before.get("PYTHONPATH")]))
     return {**before, "PYTHONPATH": path, SETTINGS: json.dumps(settings)}
+
+
+def check_save(what: str, save: str) -> None:
+    """Raises SolcourseError where `what`, "profile is" or so, cannot be saved as `save`."""
+    if Path(save).suffix not in SAVED_AS:
+        raise SolcourseError(f"The {what} saved as {', '.join(SAVED_AS)}, not as {save!r}.")
+    if not Path(save).absolute().parent.is_dir():
+        raise SolcourseError(f"The {what} not saved as {save!r}: there is no folder {str(Path(save).absolute().parent)!r}.")
 
 
 def run(program: Sequence[str], env: Mapping[str, str]) -> int:
@@ -85,19 +101,81 @@ def run(program: Sequence[str], env: Mapping[str, str]) -> int:
         stream.flush()
     if os.name != "nt":
         os.execve(sys.executable, command(program), env)
-    started = subprocess.Popen(command(program), env=env)
-    while True:
+    return _wait_for(program, env)
+
+
+def sanitize(program: Sequence[str], before: Mapping[str, str], device: str, save: str | None) -> int:
+    """Runs the program with every launch sanitized, in all of its processes, and says at its end what was found.
+
+    Returns its exit status, but 1 where that is 0 and there was an error among the findings. A program that a signal ended ends this
+    process by the same signal. It is waited for, not become: nobody can change their own exit status after the last of their code.
+    """
+    from solcourse.hardware import device as find_device
+
+    with tempfile.TemporaryDirectory(prefix="solcourse-", ignore_cleanup_errors=True) as folder:
+        status = _wait_for(program, environment(before, device, findings=folder))
+        from solcourse.sanitized import collected
+
+        found = collected(Path(folder), find_device(device))
+    if save is None or not found.launches:
+        print(f"\n{found}" if found.launches else f"solcourse: {found}", file=sys.stderr)
+    else:
         try:
-            return started.wait()
-        except KeyboardInterrupt:  # the program got it too
-            continue
+            print(f"solcourse: {found.title}. Saved as {found.save(os.path.abspath(save))}", file=sys.stderr)
+        except OSError as error:
+            print(f"solcourse: the findings could not be saved: {error}\n\n{found}", file=sys.stderr)
+    if status < 0:
+        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status or int(found.errors > 0)
+
+
+def _wait_for(program: Sequence[str], env: Mapping[str, str]) -> int:
+    """Runs the program in a process of its own, which gets the signals that this one gets. Returns its status, negative: a signal."""
+    with _signals_passed_on() as started:
+        started.append(subprocess.Popen(command(program), env=env))
+        return started[0].wait()
+
+
+@contextlib.contextmanager
+def _signals_passed_on() -> Iterator[list[subprocess.Popen]]:
+    """To the processes in the list, but for those that a terminal sends to all of its processes by itself."""
+    started: list[subprocess.Popen] = []
+
+    def handle(number: int, frame: Any) -> None:
+        if not (number in FROM_TERMINAL and (os.name == "nt" or _in_terminals_foreground())):
+            for process in started:
+                process.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in PASSED_ON if hasattr(signal, name)]
+    numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup: the program's, too
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield started
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_terminals_foreground() -> bool:
+    """Whether this process is one of those that Ctrl-C goes to."""
+    try:
+        with open("/dev/tty") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # no terminal
+        return False
 
 
 # ---------------------------------------------------------------------------------------------------- in the program's process
 def start() -> None:
-    """Arranges for the engine. Only the first process speaks and profiles; the ones it starts are like it, and silent."""
+    """Arranges for the engine. Only the first process speaks and profiles; the ones it starts are like it, and silent.
+
+    Launches are sanitized in all of them.
+    """
     settings = json.loads(os.environ[SETTINGS])
-    os.environ[SETTINGS] = json.dumps({"device": settings["device"]})
+    os.environ[SETTINGS] = json.dumps({name: settings.get(name) for name in ("device", "findings")})
     sys.excepthook = show_exception
     if settings.get("profile"):
         atexit.register(_report, settings, os.getpid())  # registered first, so called last
@@ -143,7 +221,10 @@ def _engaged(cuda: Any, settings: Mapping[str, Any]) -> None:
 
     if settings.get("first") and cuda.is_available():
         _say(settings, "this machine has a GPU; `solcourse run` uses the CPU engine all the same. Plain `python` uses the GPU.")
-    verbs.use_engine(settings["device"], profile=bool(settings.get("profile")))
+    folder = settings.get("findings")
+    engine = verbs.use_engine(settings["device"], profile=bool(settings.get("profile")), sanitize=bool(folder))
+    if folder and engine.sanitized is not None:
+        engine.sanitized.folder = Path(folder)
 
 
 def _say(settings: Mapping[str, Any], message: str) -> None:

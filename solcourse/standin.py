@@ -17,7 +17,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from solcourse import standin_memory as memory
@@ -29,6 +28,7 @@ from solcourse.standin_errors import as_numba_has_them
 
 if TYPE_CHECKING:
     from solcourse.launches import Launches
+    from solcourse.sanitized import ProgramFindings, Sanitized
 
 
 DRIVER_VERSION = (12, 9)  # the last CUDA that knows all of the course's devices
@@ -152,13 +152,15 @@ _RESTORE = contextlib.ExitStack()
 
 
 class Engine:
-    """The engine in charge of numba.cuda until `close()`, or the end of the `with` block; in another `with` block it is again."""
+    """The engine in charge of numba.cuda until `close()`, or the end of the `with` block; in another `with` block it is again.
 
-    def __init__(self, launches: Launches, run: Callable[[Launches, frontend.LaunchSpec, tuple], object]):
+    run: what it does with a launch. launches, sanitized: where that keeps what is to be known of them.
+    """
+
+    def __init__(self, run: Callable[[frontend.LaunchSpec, tuple], object], launches: Launches, sanitized: Sanitized | None = None):
         frontend.require_compiler()
         self.device = StandInDevice(launches.device)
-        self.launches = launches
-        self.run: Callable[[frontend.LaunchSpec, tuple], object] = partial(run, launches)
+        self.run, self.launches, self.sanitized = run, launches, sanitized
         self.said: set[str] = set()
         self._open()
 
@@ -180,6 +182,13 @@ class Engine:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @property
+    def findings(self) -> ProgramFindings:
+        """Of all launches so far. Raises SolcourseError where nobody looked, which an empty list would hide."""
+        if self.sanitized is None:
+            raise SolcourseError("Launches are not sanitized here: use_engine(sanitize=True) does it, or `solcourse run --sanitize`.")
+        return self.sanitized.findings()
 
     def __repr__(self) -> str:
         state = "kernel launches go to the solcourse engine" if self in _ACTIVE else "closed"

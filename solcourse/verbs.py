@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from solcourse.errors import LaunchError, NoGPU, OutOfBounds, SolcourseError, UnsupportedKernel, WorkError
+from solcourse.errors import LaunchError, NoGPU, SolcourseError, UnsupportedKernel, WorkError
 from solcourse.hardware import DEFAULT_DEVICE, Device
 from solcourse.hardware import device as find_device
 from solcourse.simt.records import Finding

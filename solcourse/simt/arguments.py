@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ class Allocation:
     """Memory a launch may touch: bytes [address, address + nbytes). For a device view, the whole owning allocation.
 
     name: the argument's; 'tuple[2]' inside tuples. itemsize and shape: of the argument, for naming an index.
+    viewed_in_part: an argument is a view of only a part of it, or a bare address, so the kernel need not be meant to reach all of it.
     initialised: (nbytes,) uint8, 1 for each byte that has been written; None: all. Of device memory the very map that belongs to it
     (a copy, if the memory is one), so that who watches a launch can go on with it.
     """
@@ -42,6 +43,7 @@ class Allocation:
     itemsize: int
     shape: tuple[int, ...]
     array: Any = field(repr=False)
+    viewed_in_part: bool = False
     initialised: np.ndarray | None = field(default=None, repr=False)
 
 
@@ -125,15 +127,16 @@ class _Binder:
 
     def allocation(self, name: str, owner: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -> Allocation:
         """The launch's one entry for the allocation `owner` (n,) uint8, described by the first array in it."""
-        key = int(owner.ctypes.data)
+        key, size = int(owner.ctypes.data), dtype.itemsize
+        in_part = math.prod(shape) * size != owner.nbytes
         if key not in self.device:
-            size = dtype.itemsize
-            if math.prod(shape) * size != owner.nbytes:
-                shape = (owner.nbytes // max(1, size),)
             memory, written = owner, initialised(owner)
             if self.private:
                 memory, written = np.array(owner), None if written is None else written.copy()
-            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, size, shape, memory, written)
+            whole = (owner.nbytes // max(1, size),) if in_part else shape
+            self.device[key] = Allocation(name, int(memory.ctypes.data), owner.nbytes, size, whole, memory, in_part, written)
+        elif in_part:
+            self.device[key] = replace(self.device[key], viewed_in_part=True)
         return self.device[key]
 
     def pointer(self, name: str, kind: Any, value: Any) -> None:
@@ -175,7 +178,10 @@ class _Binder:
         values = [v.address if isinstance(v, _Pointer) else v for v in self.flat]
         if len(values) != len(self.kernel.parameters):
             raise LaunchError(f"{self.kernel.name}: {len(values)} argument parts for {len(self.kernel.parameters)} parameters.")
-        host = [Allocation(p.name, p.address, p.core.nbytes, p.view.dtype.itemsize, p.view.shape, p.core, p.initialised) for p in self.host]
+        host = [
+            Allocation(p.name, p.address, p.core.nbytes, p.view.dtype.itemsize, p.view.shape, p.core, initialised=p.initialised)
+            for p in self.host
+        ]
         after = () if self.private else tuple(self.after)
 
         def write_back() -> None:

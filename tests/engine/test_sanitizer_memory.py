@@ -20,6 +20,11 @@ def takes(x):
 
 
 @cuda.jit
+def takes_two(x, y):
+    pass
+
+
+@cuda.jit
 def first_cell(x):
     x[0] = 1
 
@@ -189,6 +194,16 @@ def test_reading_on_the_host_is_no_write():
     array[3]
     assert nothing_of(array)
     assert written(cuda.to_device(array.copy_to_host())) is None  # the host's arrays count as written
+
+
+def test_an_allocation_says_whether_the_arguments_are_all_of_it():
+    array = cuda.to_device(np.zeros(SHAPE))
+    pair = frontend.compile_kernel(takes_two, frontend.argument_types(takes_two, (array, array)))
+    assert arguments.bind(pair, (array, array)).allocations[0].viewed_in_part is False
+    assert bound(array.ravel()).allocations[0].viewed_in_part is False
+    assert bound(array[1]).allocations[0].viewed_in_part is True
+    assert arguments.bind(pair, (array, array[:2])).allocations[0].viewed_in_part is True
+    assert arguments.bind(pair, (array[:2], array)).allocations[0].viewed_in_part is True
 
 
 # ------------------------------------------------------------------------------------------- memory that the host writes too

@@ -251,7 +251,7 @@ def test_with_a_gpu_present_it_says_once_that_the_engine_runs(monkeypatch: pytes
     from solcourse import verbs
 
     engaged = []
-    monkeypatch.setattr(verbs, "use_engine", lambda device, profile: engaged.append(device))
+    monkeypatch.setattr(verbs, "use_engine", lambda device, **options: engaged.append(device))
     scripts._engaged(types.SimpleNamespace(is_available=lambda: True), {"device": "L4", "first": first})
     assert engaged == ["L4"]
     assert capsys.readouterr().err.count("this machine has a GPU") == said
