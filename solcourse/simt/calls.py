@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from solcourse.simt import printing
+from solcourse.simt import marks, overflow, printing
 from solcourse.simt.ir import Const, Instr
 from solcourse.simt.ops import bits_of, fused, ignore, intrinsic, library
 from solcourse.simt.pieces import LANE_IDS
@@ -52,11 +52,15 @@ def shuffle(e, i: Instr) -> object:
         j = e.op(f"{ {'up': 'sub', 'down': 'add', 'bfly': 'xor'}[mode] } {v} {lane}, {bval}")
     ok = e.op(f"icmp {'sge' if mode == 'up' else 'sle'} {v} {j}, {high}")
     source = e.op(f"select <32 x i1> {ok}, {v} {j}, {v} {lane}")
+    if e.checks:
+        _check_meeting(e, i, strong=False, source=source)
     return (e.permute(value, "i32", source), ok)
 
 
 def vote(e, i: Instr) -> object:
     """vote.sync(mask, mode, predicate): {ballot, boolean} of the active lanes, the same in each of them."""
+    if e.checks:
+        _check_meeting(e, i, strong=False)
     bits, mask = e.active_bits(i.args[2]), e.mask()
     mode = ("all", "any", "eq", "ballot")[int(i.args[1].value)]
     none, every = e.op(f"icmp eq i32 {bits}, 0"), e.op(f"icmp eq i32 {bits}, {mask}")
@@ -68,12 +72,82 @@ def vote(e, i: Instr) -> object:
 
 def match(e, i: Instr) -> object:
     """match.any / match.all.sync(mask, value)."""
+    if e.checks:
+        _check_meeting(e, i, strong=False)
     t = i.attr[1][1]
     same = e.match_any(e.value(i.args[1], True, t), t)
     if ".any." in i.attr[0]:
         return same
     ok = e.op(f"icmp eq <32 x i32> {same}, {e.broadcast(e.mask(), 'i32')}")
     return (e.op(f"select <32 x i1> {ok}, <32 x i32> {same}, <32 x i32> zeroinitializer"), ok)
+
+
+def warp_barrier(e, i: Instr) -> None:
+    """bar.warp.sync(mask): nothing to do for lanes in lock step; cfg.py sees to those that are not."""
+    if e.checks:
+        _check_meeting(e, i, strong=True)
+
+
+def _check_meeting(e, i: Instr, *, strong: bool, source: str = "") -> None:
+    """An operation for which the lanes of its mask, the first argument, meet. source: the lane that each reads from, by a shuffle.
+
+    Lanes that have returned, or that the block never had, may be named, but not read from: a block of 48 threads has half a last warp."""
+    e.meet(i, strong=strong)
+    key = f"checked {i.line} {i.args[0]} {i.args[3:]}" if source else ""
+    if key in e.env:  # the other half of a shuffle of 64 bits
+        return
+    e.env[key or "checked"] = ""
+    v, w, here = "<32 x i32>", "<32 x i64>", e.broadcast(e.mask(), "i32")
+    named = e.value(i.args[0], True, "i32")
+
+    def wide(vector: str) -> str:
+        return e.op(f"zext {v} {vector} to {w}")
+
+    own = e.op(f"and {v} {e.op(f'lshr {v} {named}, {LANE_IDS}')}, {e.constant('i32', 1, True)}")
+    e.note("lane_not_in_mask", i, _active(e, e.op(f"icmp eq {v} {own}, zeroinitializer")), wide(named), wide(here))
+    reads = "0"
+    if source:
+        there = e.op(f"lshr {v} {e.op(f'and {v} {named}, {here}')}, {source}")
+        absent = e.op(f"icmp eq {v} {e.op(f'and {v} {there}, ' + e.constant('i32', 1, True))}, zeroinitializer")
+        other = e.op(f"icmp ne {v} {source}, {LANE_IDS}")
+        reads = _active(e, e.op(f"and <32 x i1> {absent}, {other}"))
+        e.note("inactive_lane", i, reads, wide(source), e.constant("i64", -1, True))
+    elsewhere = e.elsewhere(i)
+    if elsewhere != "0":
+        missing = e.op(f"and {v} {named}, {e.broadcast(elsewhere, 'i32')}")
+        waiting = _active(e, e.op(f"icmp ne {v} {missing}, zeroinitializer"))
+        waiting = e.op(f"and i32 {waiting}, {e.op(f'xor i32 {reads}, -1')}")  # one finding is enough for a lane
+        e.note("inactive_lane", i, waiting, wide(named), wide(e.op(f"xor {v} {named}, {missing}")))
+
+
+def _active(e, condition: str) -> str:
+    """The active lanes for which a vector of booleans is true, as an i32."""
+    bits = e.op(f"bitcast <32 x i1> {e.op(f'freeze <32 x i1> {condition}')} to i32")  # lanes that are off may be poison
+    return e.op(f"and i32 {bits}, {e.mask()}")
+
+
+def fence(e, i: Instr) -> None:
+    if e.checks:
+        e.fence()
+
+
+def wrapped(e, i: Instr) -> None:
+    """A negative index that counts from the end of its array, and is an element of it; others stray, which the access finds."""
+    if e.checks:
+        negative, index, extent = (e.value(a, True, t) for a, t in zip(i.args, i.attr[1], strict=True))
+        inside = e.op(f"icmp sge <32 x i64> {e.op(f'add <32 x i64> {index}, {extent}')}, zeroinitializer")
+        e.note("wrapped_index", i, _active(e, e.op(f"and <32 x i1> {negative}, {inside}")), index, extent)
+
+
+def returned(e, i: Instr) -> None:
+    if e.checks:
+        e.returned(i)
+
+
+def index_overflow(e, i: Instr) -> None:
+    if e.checks:
+        happened, index, meant = (e.value(a, True, t) for a, t in zip(i.args, i.attr[1], strict=True))
+        e.note("index_overflow", i, _active(e, happened), index, meant)
 
 
 def special_asm(e, i: Instr) -> str:
@@ -228,6 +302,7 @@ CALLS: dict[str, Callable] = {
     "__nv_min": intrinsic("smin"), "__nv_max": intrinsic("smax"), "__nv_umin": intrinsic("umin"), "__nv_umax": intrinsic("umax"),
     "__nv_llmin": intrinsic("smin"), "__nv_llmax": intrinsic("smax"), "__nv_ullmin": intrinsic("umin"), "__nv_ullmax": intrinsic("umax"),
     "cudaCGGetIntrinsicHandle": lambda e, i: e.constant(i.type, 1, e.is_vector(i)),  # this_grid(); cfg.py knows its sync()
+    marks.WRAPPED: wrapped, marks.RETURNED: returned, overflow.INDEX: index_overflow,
     "llvm.nvvm.shfl.sync.i32": shuffle, "llvm.nvvm.vote.sync": vote, "vprintf": print_line, "asm activemask.b32 $0;": active_mask, "asm nanosleep.u32 $0;": ignore,
 }  # fmt: skip
 
@@ -243,9 +318,9 @@ def _of_library(name: str) -> Callable:
 # names with a type or a register at their end, by their start
 FAMILIES: dict[str, Callable] = {
     **dict.fromkeys(
-        "llvm.lifetime llvm.assume llvm.dbg llvm.experimental.noalias llvm.donothing llvm.nvvm.membar llvm.nvvm.bar.warp.sync".split(), ignore
+        "llvm.lifetime llvm.assume llvm.dbg llvm.experimental.noalias llvm.donothing".split(), ignore
     ),
-    "simt.sreg.": sreg, "asm mov.u32 $0, %": special_asm,
+    "llvm.nvvm.membar": fence, "llvm.nvvm.bar.warp.sync": warp_barrier, "simt.sreg.": sreg, "asm mov.u32 $0, %": special_asm,
     "llvm.nvvm.match.": match, "llvm.nvvm.sqrt.rn.": intrinsic("sqrt"), "llvm.nvvm.fma.rn.": fused, "llvm.nvvm.fabs": intrinsic("fabs"),
 }  # fmt: skip
 _LLVM = {n: intrinsic("fma" if n == "fmuladd" else n) for n in _SAME} | {n: _of_library(n) for n in _LLVM_LIBM}  # llvm.NAME.TYPE
