@@ -53,6 +53,18 @@ class Parking(Memory):
         theirs = self.op(f"select {V1} {self.op(f'bitcast i32 {waiting} to {V1}')}, {tt} {value}, {tt} zeroinitializer")
         return self.call("llvm.vector.reduce.or.v32i32", "i32", [(tt, theirs)])
 
+    def meet(self, i: Instr, strong: bool) -> None:
+        """Tells shadow.py that the active lanes that i's mask, its first argument, names have met: strong: at a syncwarp(), which orders
+        memory. Lanes at the syncwarp() of another branch are met, too."""
+        varies = self.varies(i.args[0])
+        wanted = self.value(i.args[0], varies, "i32")
+        if varies:
+            theirs = self.op(f"select {V1} {self.mask_vector()}, <32 x i32> {wanted}, <32 x i32> zeroinitializer")
+            wanted = self.call("llvm.vector.reduce.or.v32i32", "i32", [("<32 x i32>", theirs)])
+        self.plan.meets = True
+        met = self.op(f"and i32 {wanted}, {self._lanes_at([f'%m.{j}' for j in sorted(self._same_meeting(i))], self.current_mask)}")
+        self.tell("simt_meet", self.op(f"zext i32 {met} to i64"), str(int(strong)))
+
     def elsewhere(self, meeting: Instr) -> str:
         """Lanes that do not take part in this operation of the warp, now or later, as an i32; "0": there are none.
 
@@ -63,11 +75,19 @@ class Parking(Memory):
         at = {f"%m.{j}": j for j in sorted(self.cfg.waiting[k]) if not self._only_returns(j, every, set())}
         at |= {f"%k.{b}": nodes[b].succs[0] for b in self.barriers}
         if not self.cfg.lockstep:
-            warp_barrier = "bar.warp" in meeting.attr[0]
-            met = {j for j, n in enumerate(nodes) if n.last and "bar.warp" in n.body[0].attr[0]} if warp_barrier else set()
-            met |= {s for j in met for s in nodes[j].succs}
-            at = {place: j for place, j in at.items() if j not in met and not self._leads_to(j, k)}
-        return reduce(lambda a, b: self.op(f"or i32 {a}, {b}"), [self.op(f"load i32, ptr {place}") for place in at], "0")
+            at = {place: j for place, j in at.items() if j not in self._same_meeting(meeting) and not self._leads_to(j, k)}
+        return self._lanes_at(list(at), "0")
+
+    def _same_meeting(self, meeting: Instr) -> set[int]:
+        """Blocks whose lanes are at this meeting, too: at the syncwarp() of another branch, or just behind it (cfg.transitions)."""
+        if "bar.warp" not in meeting.attr[0]:
+            return set()
+        others = {j for j, n in enumerate(self.cfg.nodes) if n.last and "bar.warp" in n.body[0].attr[0] and j != self.node}
+        return (others | {s for j in others for s in self.cfg.nodes[j].succs}) & self.cfg.waiting[self.node]
+
+    def _lanes_at(self, places: list[str], also: str) -> str:
+        """The lanes of the masks in these places, and `also`."""
+        return reduce(lambda a, b: self.op(f"or i32 {a}, {b}"), [self.op(f"load i32, ptr {place}") for place in places], also)
 
     def _leads_to(self, start: int, end: int) -> bool:
         """Whether block `end` is `start`, or can come after it."""

@@ -144,17 +144,6 @@ class Values:
         where = self.op(f"ptrtoint ptr {scratch} to i64")
         self.tell("simt_note", str(len(self.plan.notes) - 1), self.op(f"zext i32 {lanes} to i64"), where)
 
-    def meet(self, i: Instr, strong: bool) -> None:
-        """The active lanes that i's mask, its first argument, names have met: strong: at a syncwarp(), which orders memory."""
-        wanted = self.value(i.args[0], self.varies(i.args[0]), "i32")
-        if self.varies(i.args[0]):
-            active = self.op(f"bitcast i32 {self.current_mask} to {V1}")
-            theirs = self.op(f"select {V1} {active}, <32 x i32> {wanted}, <32 x i32> zeroinitializer")
-            wanted = self.call("llvm.vector.reduce.or.v32i32", "i32", [("<32 x i32>", theirs)])
-        self.plan.meets = True
-        met = self.op(f"and i32 {wanted}, {self.current_mask}")
-        self.tell("simt_meet", self.op(f"zext i32 {met} to i64"), str(int(strong)))
-
     def fence(self) -> None:
         """A threadfence() of the active lanes."""
         self.plan.fences = True
