@@ -6,6 +6,7 @@ when it is over, and read there when the program is.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -14,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ class Sanitized:
 
     def add(self, kernel: KernelIR, findings: Iterable[Finding], unchecked: str = "") -> None:
         """One more launch. unchecked: why it ran without checks."""
-        launch = place_of(kernel), list(findings), unchecked
+        launch = place_of(kernel), [_of_numba(f) if f.file.startswith(_numbas_folders()) else f for f in findings], unchecked
         with self._lock:
             self._add(*launch)
             if self.folder is not None:
@@ -127,6 +128,20 @@ class Sanitized:
 
     def findings(self, processes: int = 1) -> ProgramFindings:
         return ProgramFindings(self._found, self.device.name, len(self._kernels), self.launches, tuple(self._unchecked), processes)
+
+
+def _of_numba(finding: Finding) -> Finding:
+    """What is wrong in numba's own kernels, cuda.reduce's say, is told, but is nothing that the program can repair."""
+    return replace(
+        finding, severity="warning", hint="This is a kernel of numba's own, which your program calls: there is nothing to repair."
+    )
+
+
+@functools.cache
+def _numbas_folders() -> tuple[str, ...]:
+    import numba.cuda
+
+    return tuple(os.path.join(os.path.dirname(module.__file__), "") for module in (numba, numba.cuda))
 
 
 def collected(folder: Path, device: Device) -> ProgramFindings:

@@ -252,6 +252,9 @@ def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> No
         _execute(kernel, bound, spec, sanitized.device)
         sanitized.add(kernel, (), unchecked=str(error).removesuffix(" Nothing ran."))
         return
+    except Exception:  # raised by the kernel itself, made with debug=True
+        sanitized.add(kernel, ())
+        raise
     bound.write_back()
     sanitized.add(kernel, (*found, *_launch_findings(spec, kernel)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -200,6 +201,44 @@ def test_findings_look_alike_in_text_page_and_json(engine, tmp_path: Path):
     assert page.startswith("<!DOCTYPE html>")
     assert found.title in page
     assert sanitized.WENT_ON in page
+
+
+def test_a_kernel_that_raises_on_purpose_is_counted(engine):
+    @cuda.jit(debug=True, opt=False)
+    def refuses(x):
+        if x[0] == 0:
+            raise ValueError("of the kernel")
+
+    with pytest.raises(ValueError, match="of the kernel"):
+        refuses[1, 1](np.zeros(1))
+    assert engine.findings.launches == 1
+
+
+# ------------------------------------------------------------------------------------------------------- what people write
+KNOWN = {
+    # `level` is read plainly by the threads of other blocks while compare_and_swap changes it: whatever they see, they do the same
+    "spmv_bfs": {
+        ("error", "read_after_write", "level"),
+        ("error", "write_after_read", "level"),
+        ("warning", "same_value_write", "changed"),
+    },
+    "reductions": {("warning", "inactive_lane", "")},  # numba's own cuda.reduce: syncwarp() in the branch of two lanes
+}
+ELSEWHERE = ("conftest", "beside", "threads_and_processes", "fallback_cli")  # as in test_programs.py
+
+
+@pytest.mark.filterwarnings("ignore:CUDA events time the CPU engine")
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ELSEWHERE))
+def test_a_correct_program_is_not_accused_and_still_finds_its_results_right(
+    engine, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.syspath_prepend(PROGRAMS)
+    monkeypatch.setattr(sys, "argv", [f"{name}.py"])
+    runpy.run_path(str(PROGRAMS / f"{name}.py"), run_name="__main__")
+    assert capsys.readouterr().out.strip()
+    found = {(f.severity, f.kind, f.array) for f in engine.findings}
+    assert found <= KNOWN.get(name, set()), str(engine.findings)
+    assert bool(found) == (name in KNOWN)
 
 
 # ------------------------------------------------------------------------------------------------ what processes leave behind
