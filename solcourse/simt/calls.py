@@ -134,9 +134,11 @@ def fence(e, i: Instr) -> None:
 def wrapped(e, i: Instr) -> None:
     """A negative index that counts from the end of its array, and is an element of it; others stray, which the access finds."""
     if e.checks:
-        negative, index, extent = (e.value(a, True, t) for a, t in zip(i.args, i.attr[1], strict=True))
-        inside = e.op(f"icmp sge <32 x i64> {e.op(f'add <32 x i64> {index}, {extent}')}, zeroinitializer")
-        e.note("wrapped_index", i, _active(e, e.op(f"and <32 x i1> {negative}, {inside}")), index, extent)
+        lanes = e.active_bits(i.args[0])
+        with e.seldom(lanes):
+            index, extent = (e.value(a, True, "i64") for a in i.args[1:])
+            inside = e.op(f"icmp sge <32 x i64> {e.op(f'add <32 x i64> {index}, {extent}')}, zeroinitializer")
+            e.note("wrapped_index", i, e.op(f"and i32 {_active(e, inside)}, {lanes}"), index, extent)
 
 
 def returned(e, i: Instr) -> None:

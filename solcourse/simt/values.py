@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from solcourse.simt import lanes, ops
 from solcourse.simt.cfg import BARRIER, Cfg, is_grid_sync
@@ -133,16 +135,29 @@ class Values:
         record = self.op("ptrtoint ptr %t to i64")
         self.line(f"call void @{function}({', '.join(f'i64 {a}' for a in (record, *arguments))})")
 
+    @contextmanager
+    def seldom(self, lanes: str) -> Iterator[None]:
+        """Code for when there are any such lanes (an i32 mask). What it computes is not known behind it."""
+        known = dict(self.env), dict(self.casts), self.current_mask_vector
+        some, on = self.fresh("some"), self.fresh("on")
+        self.line(f"br i1 {self.op(f'icmp ne i32 {lanes}, 0')}, label %{some}, label %{on}, !prof !2")
+        self.label(some)
+        yield
+        self.line(f"br label %{on}")
+        self.label(on)
+        self.env, self.casts, self.current_mask_vector = known
+
     def note(self, kind: str, i: Instr, lanes: str, value: str = "0", other: str = "0") -> None:
         """Remember that these lanes (i32 mask; none: nothing happens) did `kind` at i. value, other: <32 x i64> that say more, or "0"."""
         self.plan.notes.append((kind, i.line, i.file))
-        at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['scratch']}")
-        scratch = self.op(f"load ptr, ptr {at}")
-        for k, v in enumerate((value, other)):
-            place = self.op(f"getelementptr i8, ptr {scratch}, i64 {256 * k}")
-            self.line(f"store <32 x i64> {'zeroinitializer' if v == '0' else v}, ptr {place}, align 64")
-        where = self.op(f"ptrtoint ptr {scratch} to i64")
-        self.tell("simt_note", str(len(self.plan.notes) - 1), self.op(f"zext i32 {lanes} to i64"), where)
+        with self.seldom(lanes):
+            at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['scratch']}")
+            scratch = self.op(f"load ptr, ptr {at}")
+            for k, v in enumerate((value, other)):
+                place = self.op(f"getelementptr i8, ptr {scratch}, i64 {256 * k}")
+                self.line(f"store <32 x i64> {'zeroinitializer' if v == '0' else v}, ptr {place}, align 64")
+            where = self.op(f"ptrtoint ptr {scratch} to i64")
+            self.tell("simt_note", str(len(self.plan.notes) - 1), self.op(f"zext i32 {lanes} to i64"), where)
 
     def fence(self) -> None:
         """A threadfence() of the active lanes."""
