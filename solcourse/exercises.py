@@ -32,6 +32,7 @@ ADVICE = {
     "launch": "Return whole blocks and threads per block: at least 1 of each, at most 1024 threads.",
     "compile": "A kernel knows numbers, arrays, `math` and `cuda`; little else of Python.",
     "bounds": "Which thread goes too far? A guard keeps it back: `if i < n:`.",
+    "hazard": "Which thread comes too early? A barrier lets it wait: `cuda.syncthreads()`.",
     "fault": "This is not your mistake: please report it, with the file. Another way of writing the kernel may get further.",
     "result": "Take one wrong element and ask: which thread should make it, and from what?",
 }

@@ -1,7 +1,8 @@
 """A learner's module against an Exercise: right, clean, and how much it moved. The definition of what a check does.
 
-Right: several odd sizes, random data, outputs poisoned before and guard zones around every array. Clean: no stray access, no barrier
-that cannot complete. Then the exact counts at one regular size. Nothing here depends on a device.
+Right: several odd sizes, random data, outputs poisoned before and guard zones around every array. Clean: at the same sizes the sanitizer
+has nothing to say: memory, races, uninitialised reads, barriers. Then the exact counts at one regular size. Nothing here depends on a
+device.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _try(exercise: Exercise, module: ModuleType, limit_s: float, result: Trial) 
     kernel = learner.kernel(module, exercise.kernel, list(exercise.arguments(1, np.random.default_rng(0))))
     learner.function(module, exercise.launch)
     for size in exercise.sizes:
-        problem = _judge(exercise, module, kernel, size, limit_s, result)
+        problem = _judge(exercise, module, kernel, size, limit_s, result, sanitized=True)
         result.problem = result.problem or problem
     result.clean = not any(finding.severity == "error" for finding in result.findings)
     if result.problem:
@@ -100,14 +101,19 @@ def _try(exercise: Exercise, module: ModuleType, limit_s: float, result: Trial) 
         result.gates = tuple(spec.judge(result.run, module.__file__ or "") for spec in specs)
 
 
-def _judge(exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit_s: float, result: Trial) -> Unfinished | None:
-    """One launch; what is wrong with what it left behind. Keeps the run and its findings in `result`."""
+def _judge(
+    exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit_s: float, result: Trial, sanitized: bool = False
+) -> Unfinished | None:
+    """One launch; what is wrong with it, or with what it left behind. Keeps the run and the findings in `result`."""
     rng = np.random.default_rng([zlib.crc32(exercise.kernel.encode()), size])
     given = exercise.arguments(size, rng)
     guarded = {name: _Guarded(value, poisoned=name in exercise.outputs) for name, value in given.items()}
     launched = _configured(exercise, module, kernel, size, limit_s)
+    if sanitized:
+        problem = _sanitized(launched, tuple(g.value for g in guarded.values()), limit_s, result)
+        if problem:
+            return problem
     result.run = execute(launched, tuple(g.value for g in guarded.values()), limit_s)
-    result.findings.extend(finding for finding in result.run.findings if finding not in result.findings)
     where = f"{_size_name(module, exercise)} = {number(size)}"
     for name, guard in guarded.items():
         if not guard.intact():
@@ -128,15 +134,37 @@ def _judge(exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit
     return None
 
 
+def _sanitized(configured: Any, args: tuple, limit_s: float, result: Trial) -> Unfinished | None:
+    """The same launch on copies, with every check on: the first error. What was found at another size, at the same place, is known."""
+    from solcourse.simt import arguments, engine, frontend
+
+    spec = frontend.launch_of(configured)
+    kernel = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
+    found = engine.sanitize(
+        kernel, arguments.bind(kernel, args, private=True), spec.grid, spec.block, spec.dynamic_shared_bytes,
+        function=spec.dispatcher.py_func, limit_s=limit_s, total_s=limit_s, again=lambda: arguments.bind(kernel, args, private=True),
+    )  # fmt: skip
+    places = {_place(f) for f in result.findings}
+    result.findings += [f for f in found if _place(f) not in places]
+    return next((_problem(f) for f in found if f.severity == "error"), None)
+
+
+def _place(f: Finding) -> tuple:
+    return f.kind, f.file, f.line, f.other_line, f.array
+
+
+def _problem(finding: Finding) -> Unfinished:
+    """A finding as what stops a check; a stray access with a guard in the learner's own name for the array."""
+    if finding.kind == "runaway":
+        return Unfinished("time", finding.message, finding.line)
+    if finding.kind == "out_of_bounds":
+        advice = TOO_FAR.format(array=finding.array) if finding.array.isidentifier() else ""
+        return Unfinished("bounds", finding.message, finding.line, advice)
+    return Unfinished("bounds" if finding.check == "memcheck" else "hazard", finding.message, finding.line, finding.hint)
+
+
 def _bounds(error: OutOfBounds) -> Unfinished:
-    """A stray access, told with a guard in the learner's own name for the array. A barrier's error says what to do itself."""
-    finding = error.finding
-    if finding is None:
-        return Unfinished("bounds", str(error), error.line)
-    if finding.kind != "out_of_bounds":
-        return Unfinished("bounds", finding.message, error.line, finding.hint)
-    advice = TOO_FAR.format(array=finding.array) if finding.array.isidentifier() else ""
-    return Unfinished("bounds", finding.message, error.line, advice)
+    return _problem(error.finding) if error.finding else Unfinished("bounds", str(error), error.line)
 
 
 def execute(configured: Any, args: tuple, limit_s: float) -> EngineRun:

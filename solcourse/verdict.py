@@ -14,7 +14,7 @@ from solcourse.svg import GREEN, ORANGE
 if TYPE_CHECKING:
     from solcourse.report import Report
 
-UNCHECKED = "Races are not checked yet."
+CLEAN = "memory, races, uninitialised reads and barriers, at the odd sizes"
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class Verdict:
     """One check of one exercise.
 
     passed     correct, clean, and every gate passed
-    correct    right at every size tried; clean: no stray access and no impossible barrier (races are not checked yet).
-               Both are False as long as the check did not get that far: `stage` says how far it got
+    correct    right at every size tried; clean: the sanitizer found no error. Both are False as long as the check did not get that
+               far: `stage` says how far it got
     gates      exact counts at `gate_size`, each (name, wanted, got, line, passed, text, advice); empty until correct and clean
     report     predicted time and score of the counted launch; None until it ran
     next_hint  what to do next: a graded hint where the kernel runs but does not pass, else about `problem`; what follows, once passed
-    stage      "syntax" "import" "error" "unfinished" "time" "names" "launch" "compile" "bounds" "result" "counts" "passed",
-               and "fault" where solcourse itself broke down
+    stage      "syntax" "import" "error" "unfinished" "time" "names" "launch" "compile" "bounds" "hazard" "result" "counts"
+               "passed", and "fault" where solcourse itself broke down
     problem    what stopped the check, "" if nothing did; line: where; line_text: that line
     """
 
@@ -64,7 +64,7 @@ class Verdict:
 
     def _rows(self) -> list[tuple[str, bool | None, str]]:
         """(what, passed or None when not reached, in words): the verdict line by line, gates apart."""
-        reached = self.stage in ("bounds", "result", "counts", "passed")
+        reached = self.stage in ("bounds", "hazard", "result", "counts", "passed")
         sizes = f"{len(self.sizes)} odd sizes and {number(self.gate_size)}: random data, poisoned outputs, guard zones"
         where = f"line {self.line}: {self.line_text}" if self.line else ""
         rows: list[tuple[str, bool | None, str]] = []
@@ -73,7 +73,7 @@ class Verdict:
             if where and where not in self.problem:
                 rows.append(("", None, where))
         rows.append(("correct", self.correct if self.stage in ("result", "counts", "passed") else None, sizes))
-        rows.append(("clean", self.clean if reached else None, f"bounds and barriers. {UNCHECKED}"))
+        rows.append(("clean", self.clean if reached else None, CLEAN))
         rows += [("", None, f"{f.severity}, line {f.line}: {f.message}") for f in self.findings if f.message not in self.problem]
         return rows
 

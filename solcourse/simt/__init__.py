@@ -6,7 +6,8 @@ bottom; each file is named once, where it works.
 front end   frontend       numba's compiler -> KernelIR: unoptimised NVPTX IR as text, cached; the only one who knows that compiler
             no_device, type_errors, type_hints, frozen   numba without a GPU; its errors in a learner's words; changed globals
             arguments, captured, device_memory           what the caller gives -> BoundArguments: numbers, and arrays by address
-optimise    optimise       O3 as NVVM would have it; multiply and add fused; which array a pointer may point into (Roots)
+optimise    optimise       O3 as NVVM would have it, lightly for the checks; multiply and add fused; which array a pointer may point into
+            marks, overflow   for the checks: what optimised code no longer shows; indices that no longer fit their type
             bodies, half, libdevice, arrays, special     LLVM bodies for functions that a GPU's libraries define
 ir          ir_text, ir_tokens   LLVM's printed IR -> records
             ir             those records, and types
@@ -24,10 +25,13 @@ emit        emit           the warp's code as LLVM IR: control flow, block after
             runtime, miss   code that is the same for all kernels: a new lane pattern (sectors, wavefronts), a stray access
             layout         every offset in the memory that generated code and machine share
 compile     compiler       leads a kernel through optimise ... emit -> Compiled: native code, and all that is static about it
+checks      shadow         what the checks build calls at each access, barrier and meeting of lanes: the definition of a hazard
+            checking       the shadow memory of a launch; what was seen, as records
 machine     machine        threads, their memory, the launch, raw counters back
             resident       blocks that wait for each other: which goes on, and when none ever can
             addressable, pool, recording, printing   the arrays of a launch; memory kept between launches; the Trace; print()
 engine      engine, counting, faults   one launch; raw counters -> counts by site and line; what went wrong -> the learner's error
+            hazards        what the checks saw -> Findings
             records        what comes of it: the definition of every count
 
 To add an intrinsic, a library function or a piece of inline assembly: one row in calls.py (CALLS; FAMILIES when its name ends in a

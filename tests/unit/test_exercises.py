@@ -20,7 +20,7 @@ from solcourse.errors import CourseNotFound, SolcourseError, UnknownName
 from solcourse.grading import Gate, bytes_moved, flops, sectors_per_request
 from solcourse.learner import Unfinished
 from solcourse.simt.records import AccessCounts, Counts, LineCounts
-from solcourse.verdict import UNCHECKED, Verdict
+from solcourse.verdict import CLEAN, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 N = 4 * 2**20  # numbers in the counted image of ex01
@@ -477,11 +477,11 @@ def verdict_with(**changes: object) -> Verdict:
     return Verdict(**{**fields, **changes})
 
 
-def test_text_and_html_say_the_same_and_that_races_are_not_checked():
+def test_text_and_html_say_the_same_and_what_clean_means():
     gate = Gate("sectors per request", "4", 16.0, 40, False, "out[i] = x[j] < y", "think")
     verdict = verdict_with(gates=(gate,))
     text, page = str(verdict), verdict._repr_html_()
-    for words in ("wanted 4", "line 40", "think", UNCHECKED):
+    for words in ("wanted 4", "line 40", "think", CLEAN):
         assert words in text
         assert words in page
     assert "x[j] &lt; y" in page
