@@ -41,7 +41,7 @@ Place = tuple[str, str, int]  # a kernel's name, file and line
 class ProgramFindings(Findings):
     """The findings of all launches of a program: one for each kind, place and array, with how often it was seen in all.
 
-    unchecked: of each launch that ran without checks, why
+    unchecked: of each launch that ran without checks, or was stopped in the middle of them, why
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ProgramFindings(Findings):
         if any(finding.kind in ENDS_A_KERNEL for finding in self):
             yield WENT_ON
         for why, times in Counter(self.unchecked).items():
-            yield f"{launched(times)} ran without checks: {why}"
+            yield f"{launched(times)} of which nothing can be said: {why}"
 
     __repr__ = __str__
 
@@ -111,7 +111,7 @@ class Sanitized:
         return place_of(kernel) not in self._kernels
 
     def add(self, kernel: KernelIR, findings: Iterable[Finding], unchecked: str = "") -> None:
-        """One more launch. unchecked: why it ran without checks."""
+        """One more launch. unchecked: why nothing can be said of it."""
         launch = place_of(kernel), [_of_numba(f) if f.file.startswith(_numbas_folders()) else f for f in findings], unchecked
         with self._lock:
             self._add(*launch)

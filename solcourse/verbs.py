@@ -252,8 +252,8 @@ def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> No
         _execute(kernel, bound, spec, sanitized.device)
         sanitized.add(kernel, (), unchecked=str(error).removesuffix(" Nothing ran."))
         return
-    except Exception:  # raised by the kernel itself, made with debug=True
-        sanitized.add(kernel, ())
+    except Exception as error:  # Ctrl-C, or raised by the kernel itself, made with debug=True
+        sanitized.add(kernel, (), unchecked=f"{type(error).__name__}: {error}")
         raise
     bound.write_back()
     sanitized.add(kernel, (*found, *_launch_findings(spec, kernel)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from solcourse.errors import LaunchError, SolcourseError
@@ -119,7 +119,8 @@ def _run(
     raw = launch_grid(
         compiled, bound, grid, block, dynamic_shared_bytes, first=first, count=count, room=room.blocks, **options
     )  # fmt: skip
-    printing.show(printing.lines(raw.printed, _strings(compiled), raw.error[6] if raw.error else None))
+    if not options.get("watches"):  # a second look
+        printing.show(printing.lines(raw.printed, _strings(compiled), raw.error[6] if raw.error else None))
     return Launch(kernel, compiled, bound, grid, block, dynamic_shared_bytes, room, sampled), raw
 
 

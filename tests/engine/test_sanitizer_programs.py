@@ -173,7 +173,7 @@ def test_a_launch_too_large_for_its_checks_runs_without_and_that_is_said(engine,
     assert str(engine.findings).splitlines() == [
         "1 kernel, 1 launch sanitized on H100-SXM5-80GB: no finding",
         "",
-        "2 launches ran without checks: add_one cannot be checked as a whole: it is too large.",
+        "2 launches of which nothing can be said: add_one cannot be checked as a whole: it is too large.",
     ]
 
 
@@ -203,6 +203,21 @@ def test_findings_look_alike_in_text_page_and_json(engine, tmp_path: Path):
     assert sanitized.WENT_ON in page
 
 
+def test_a_kernel_prints_once_though_it_is_looked_at_twice(engine, capsys: pytest.CaptureFixture[str]):
+    @cuda.jit
+    def racy_and_loud(x):
+        part = cuda.shared.array(64, np.float32)
+        t = cuda.threadIdx.x
+        part[t] = x[t]
+        x[t] = part[63 - t]
+        if t == 0:
+            print(x.size)
+
+    racy_and_loud[1, 64](np.zeros(64, np.float32))
+    assert engine.findings[0].touches
+    assert capsys.readouterr().out == "64\n"
+
+
 def test_a_kernel_that_raises_on_purpose_is_counted(engine):
     @cuda.jit(debug=True, opt=False)
     def refuses(x):
@@ -212,6 +227,10 @@ def test_a_kernel_that_raises_on_purpose_is_counted(engine):
     with pytest.raises(ValueError, match="of the kernel"):
         refuses[1, 1](np.zeros(1))
     assert engine.findings.launches == 1
+    (said,) = engine.findings.unchecked
+    assert said.startswith("ValueError: ")
+    assert said.endswith(": of the kernel")
+    assert "1 launch of which nothing can be said: ValueError" in str(engine.findings)
 
 
 # ------------------------------------------------------------------------------------------------------- what people write
