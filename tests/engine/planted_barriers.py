@@ -91,7 +91,6 @@ def barrier_below_the_diagonal(a, out):
     cuda.syncthreads()
     out[y, x] = max(tile[y, x], tile[x, y])
     if x < y:
-        tile[y, x] = 0
         cuda.syncthreads()  # fault
 
 
@@ -456,6 +455,27 @@ def first_warp_waits_for_the_second(x, out):
     elif t == 63:
         cuda.atomic.exch(ready, 0, 1)
     cuda.syncthreads()
+
+
+@fault(DEADLOCK, grid=2, block=32, args=lambda: (zeros(1), zeros(64)), expect=lambda flag, out: 1)
+def flag_that_nobody_raises(flag, out):
+    """Thread 32 of block 0 was to raise it, but blocks have 32 threads."""
+    t = cuda.threadIdx.x
+    if cuda.blockIdx.x == 0 and t == 32:
+        cuda.atomic.exch(flag, 0, 1)
+    while cuda.atomic.add(flag, 0, 0) == 0:  # fault
+        pass
+    out[cuda.grid(1)] = 1
+
+
+@flag_that_nobody_raises.twin
+def flag_that_the_last_thread_raises(flag, out):
+    """Raised by the last lane of the last block: all others wait, and the launch ends."""
+    if cuda.grid(1) == out.size - 1:
+        cuda.atomic.exch(flag, 0, 1)
+    while cuda.atomic.add(flag, 0, 0) == 0:
+        pass
+    out[cuda.grid(1)] = 1
 
 
 # -------------------------------------------------------------------------------------------------- shuffles of absent lanes

@@ -325,6 +325,19 @@ def halves(x, out):
         out[i] = x[i] + b
 
 
+@fault(WAW, array="out", grid=300, block=32, args=lambda: (ramp(9600), zeros(9600)), expect=lambda x, out: x)
+def blocks_far_apart(x, out):
+    """Blocks 0 and 299 write the same cells, and no others do."""
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    out[b % 299 * 32 + t] = x[b * 32 + t]  # fault
+
+
+@blocks_far_apart.twin
+def blocks_in_reverse(x, out):
+    b, t = 299 - cuda.blockIdx.x, cuda.threadIdx.x
+    out[b * 32 + t] = x[b * 32 + t]
+
+
 @fault(SAME, array="found", severity="warning", grid=2, block=32, args=lambda: (ramp(64), zeros(1)), expect=lambda x, found: 1)
 def flag_set_by_many(x, found):
     i = cuda.grid(1)
@@ -595,6 +608,31 @@ def whole_last_block_with_fence(x, partial, arrived, out):
     cuda.syncthreads()
     if last[0] and t < cuda.gridDim.x:
         cuda.atomic.add(out, 0, partial[t])
+
+
+@fault(RAW, array="partial", grid=4, block=32, args=block_sums, expect=lambda x, partial, arrived, out: x.sum())
+def last_block_with_fence_of_the_block(x, partial, arrived, out):
+    """threadfence_block speaks to the threads of one block only."""
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    if t == 0:
+        partial[b] = x[b, 0]  # fault
+        cuda.threadfence_block()
+        if cuda.atomic.add(arrived, 0, 1) == cuda.gridDim.x - 1:
+            for k in range(cuda.gridDim.x):
+                out[0] += partial[k]  # fault
+
+
+@last_block_with_fence_of_the_block.twin
+def last_block_with_fence_of_the_grid(x, partial, arrived, out):
+    """Every thread adds to its block's sum first."""
+    b, t = cuda.blockIdx.x, cuda.threadIdx.x
+    cuda.atomic.add(partial, b, x[b, t])
+    cuda.syncthreads()
+    if t == 0:
+        cuda.threadfence()
+        if cuda.atomic.add(arrived, 0, 1) == cuda.gridDim.x - 1:
+            for k in range(cuda.gridDim.x):
+                out[0] += partial[k]
 
 
 @fault(RAW, array="partial", grid=4, block=32, args=block_sums, expect=lambda x, partial, arrived, out: x.sum())

@@ -616,3 +616,39 @@ def copied_half_of_device_array(x, y):
         y[i] = 2 * x[i]
     else:
         y[i] = 0
+
+
+# ------------------------------------------------------------------------------------------------------- never written
+
+
+@fault("unwritten", array="out", severity="warning", grid=1, block=64, args=io(100), expect=lambda x, out: 2 * x)  # fault
+def grid_too_small(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = 2 * x[i]
+
+
+@grid_too_small.twin
+def grid_that_strides(x, out):
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        out[i] = 2 * x[i]
+
+
+def matrices():
+    return ramp(16, 20), zeros(16, 20)
+
+
+@fault("unwritten", array="out", severity="warning", grid=(2, 2), block=(8, 8), args=matrices, expect=lambda a, out: a)  # fault
+def tiles_rounded_down(a, out):
+    """20 columns in tiles of 8 are two tiles and a half."""
+    x, y = cuda.grid(2)
+    if x < a.shape[1] and y < a.shape[0]:
+        out[y, x] = a[y, x]
+
+
+@tiles_rounded_down.twin
+def tiles_with_the_rest(a, out):
+    x, y = cuda.grid(2)
+    if y < a.shape[0]:
+        for column in range(x, a.shape[1], 16):
+            out[y, column] = a[y, column]

@@ -68,7 +68,7 @@ def neighbour_of_all_but_the_last(x, out):
         out[i] = x[i]
 
 
-@fault(OUT, array=("a", "out"), grid=(2, 3), block=(16, 8), args=lambda: (ramp(20, 24), zeros(20, 24)), expect=doubled)
+@fault(OUT, array=("a", "out"), grid=(2, 3), block=(16, 8), args=lambda: (ramp(20, 32), zeros(20, 32)), expect=doubled)
 def guard_with_and(a, out):
     """Rows 20 to 23 do not exist; a thread leaves only where both indices are too large."""
     x, y = cuda.grid(2)
@@ -113,6 +113,21 @@ def guard_of_both_dimensions(a, out):
         out[y, x] = 2 * a[y, x]
 
 
+@fault(OUT, array="a", grid=(2, 1), block=(16, 8), args=lambda: (ramp(8, 24), zeros(8)), expect=lambda a, out: a.sum(1))
+def guard_of_rows_only(a, out):
+    """In all rows but the last, what is beyond the end is the next row: wrong, but there."""
+    x, y = cuda.grid(2)
+    if y < a.shape[0]:
+        cuda.atomic.add(out, y, a[y, x])  # fault
+
+
+@guard_of_rows_only.twin
+def guard_of_rows_and_columns(a, out):
+    x, y = cuda.grid(2)
+    if y < a.shape[0] and x < a.shape[1]:
+        cuda.atomic.add(out, y, a[y, x])
+
+
 @fault(OUT, array="a", grid=(3, 2), block=(8, 8), args=lambda: (ramp(16, 24), zeros(16, 24)), expect=doubled)
 def indices_swapped(a, out):
     x, y = cuda.grid(2)
@@ -127,7 +142,7 @@ def indices_in_order(a, out):
         out[y, x] = 2 * a[y, x]
 
 
-@fault(OUT, array="out", grid=(3, 2), block=(8, 8), args=lambda: (ramp(16, 24), zeros(24, 16)), expect=lambda a, out: a.T)
+@fault(OUT, array="out", grid=(2, 3), block=(8, 8), args=lambda: (ramp(24, 16), zeros(16, 24)), expect=lambda a, out: a.T)
 def transposed_to_the_wrong_shape(a, out):
     x, y = cuda.grid(2)
     if x < a.shape[1] and y < a.shape[0]:
@@ -476,27 +491,67 @@ def two_matrices(n: int):
     return lambda: (ramp(n, n, dtype=np.float32), ramp(n, n, dtype=np.float32), zeros(n, n, dtype=np.float32))
 
 
-@fault(OUT, array=("a", "b"), grid=(2, 2), block=(8, 8), args=two_matrices(12), expect=lambda a, b, c: a @ b)
-def last_tiles_unguarded(a, b, c):
+@fault(OUT, array="a", grid=(2, 2), block=(8, 8), args=two_matrices(12), expect=lambda a, b, c: a @ b)
+def last_tiles_of_a_unguarded(a, b, c):
     """12 is no multiple of 8: the second tiles stick out below and to the right."""
     a_s = cuda.shared.array((8, 8), float32)
     b_s = cuda.shared.array((8, 8), float32)
     x, y = cuda.grid(2)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    n = a.shape[0]
     total = float32(0.0)
     for tile in range(2):
         a_s[ty, tx] = a[y, tile * 8 + tx]  # fault
-        b_s[ty, tx] = b[tile * 8 + ty, x]  # fault
+        b_s[ty, tx] = b[tile * 8 + ty, x] if x < n and tile * 8 + ty < n else float32(0.0)
         cuda.syncthreads()
         for k in range(8):
             total += a_s[ty, k] * b_s[k, tx]
         cuda.syncthreads()
-    if x < 12 and y < 12:
+    if x < n and y < n:
         c[y, x] = total
 
 
-@last_tiles_unguarded.twin
-def last_tiles_guarded(a, b, c):
+@last_tiles_of_a_unguarded.twin
+def last_tiles_of_a_guarded(a, b, c):
+    a_s = cuda.shared.array((8, 8), float32)
+    b_s = cuda.shared.array((8, 8), float32)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    n = a.shape[0]
+    total = float32(0.0)
+    for tile in range(2):
+        a_s[ty, tx] = a[y, tile * 8 + tx] if y < n and tile * 8 + tx < n else float32(0.0)
+        b_s[ty, tx] = b[tile * 8 + ty, x] if x < n and tile * 8 + ty < n else float32(0.0)
+        cuda.syncthreads()
+        for k in range(8):
+            total += a_s[ty, k] * b_s[k, tx]
+        cuda.syncthreads()
+    if x < n and y < n:
+        c[y, x] = total
+
+
+@fault(OUT, array="b", grid=(2, 2), block=(8, 8), args=two_matrices(12), expect=lambda a, b, c: a @ b)
+def last_tiles_of_b_unguarded(a, b, c):
+    """The guard is of the row that a thread computes, not of the one it loads."""
+    a_s = cuda.shared.array((8, 8), float32)
+    b_s = cuda.shared.array((8, 8), float32)
+    x, y = cuda.grid(2)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    n = a.shape[0]
+    total = float32(0.0)
+    for tile in range(2):
+        a_s[ty, tx] = a[y, tile * 8 + tx] if y < n and tile * 8 + tx < n else float32(0.0)
+        b_s[ty, tx] = b[tile * 8 + ty, x] if y < n and x < n else float32(0.0)  # fault
+        cuda.syncthreads()
+        for k in range(8):
+            total += a_s[ty, k] * b_s[k, tx]
+        cuda.syncthreads()
+    if x < n and y < n:
+        c[y, x] = total
+
+
+@last_tiles_of_b_unguarded.twin
+def last_tiles_of_b_guarded(a, b, c):
     a_s = cuda.shared.array((8, 8), float32)
     b_s = cuda.shared.array((8, 8), float32)
     x, y = cuda.grid(2)
@@ -721,12 +776,12 @@ def beyond_the_guard(first, x, out):
         out[t] = x[i]
 
 
-@fault(OVERFLOW, array="out", block=(8, 8), args=lambda: (2**30, zeros(8)), expect=lambda pitch, out: [1, 0, 0, 0, 0, 0, 0, 0])
+@fault(OVERFLOW, array="out", block=(8, 8), args=lambda: (2**30, zeros(8)), expect=lambda pitch, out: 1)
 def pitch_in_32_bits(pitch, out):
     """Row 4 begins at 4 * 2**30 = 2**32, which is 0 in 32 bits."""
     x, y = cuda.grid(2)
     at = np.int32(y * pitch + x)
-    if y < 5 and 0 <= at < 1:
+    if y < 5 and 0 <= at < 8:
         cuda.atomic.max(out, at, 1)  # fault
 
 
@@ -734,7 +789,7 @@ def pitch_in_32_bits(pitch, out):
 def pitch_in_64_bits(pitch, out):
     x, y = cuda.grid(2)
     at = y * pitch + x
-    if y < 5 and 0 <= at < 1:
+    if y < 5 and 0 <= at < 8:
         cuda.atomic.max(out, at, 1)
 
 
@@ -803,3 +858,39 @@ def view_at_an_odd_offset(x, out):
 def view_at_an_even_offset(x, out):
     i = cuda.grid(1)
     out[i] = x[i] + 1
+
+
+# -------------------------------------------------------------------------------------------------------------- recursion
+
+
+@cuda.jit(device=True)
+def steps_down(n):
+    if n == 0:
+        return 0
+    return 1 + steps_down(n - 2)  # fault
+
+
+@cuda.jit(device=True)
+def steps_to_the_ground(n):
+    if n <= 0:
+        return 0
+    return 1 + steps_to_the_ground(n - 2)
+
+
+@fault(
+    "stack_overflow",
+    array="the stack of recursive calls",
+    helpers=(steps_down,),
+    args=lambda: (ramp(32), zeros(32)),
+    expect=lambda x, out: (x + 1) // 2,
+)
+def recursion_past_its_end(x, out):
+    """From an odd number, two at a time, one never meets zero."""
+    i = cuda.grid(1)
+    out[i] = steps_down(np.int64(x[i]))
+
+
+@recursion_past_its_end.twin
+def recursion_to_its_end(x, out):
+    i = cuda.grid(1)
+    out[i] = steps_to_the_ground(np.int64(x[i]))

@@ -779,6 +779,39 @@ def last_warp_read_sync_write(x, out):
         out[0] = s[0]
 
 
+@fault(RAW, WAR, array="s", block=64, args=lambda: (ramp(64), zeros(1)), expect=lambda x, out: x.sum())
+def tree_of_syncwarps(x, out):
+    """The first step adds what the other warp wrote."""
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]  # fault
+    step = 32
+    while step > 0:
+        cuda.syncwarp()
+        if t < step:
+            s[t] += s[t + step]  # fault
+        step //= 2
+    if t == 0:
+        out[0] = s[0]
+
+
+@tree_of_syncwarps.twin
+def tree_of_both_barriers(x, out):
+    """From 16 on, all that is added is one warp's."""
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    cuda.syncthreads()
+    step = 32
+    while step > 0:
+        if t < step:
+            s[t] += s[t + step]
+        cuda.syncwarp()
+        step //= 2
+    if t == 0:
+        out[0] = s[0]
+
+
 @fault(RAW, array="s", args=io(32), expect=lambda x, out: np.roll(x, 16))
 def syncwarp_of_half_the_lanes(x, out):
     """Each half waits for itself, and reads what the other half wrote."""
@@ -1100,6 +1133,28 @@ def two_threads_add_atomically(out):
         out[0] = s[0]
 
 
+@fault(RAW, WAR, WAW, array="n", block=64, args=io(64), expect=lambda x, out: np.arange(64) < 32)
+def compaction(x, out):
+    n = cuda.shared.array(1, int32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        n[0] = 0  # fault
+    if x[t] % 2 == 0:
+        out[cuda.atomic.add(n, 0, 1)] = 1  # fault
+
+
+@compaction.twin
+def compaction_synced(x, out):
+    """Each thread draws a place of its own."""
+    n = cuda.shared.array(1, int32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        n[0] = 0
+    cuda.syncthreads()
+    if x[t] % 2 == 0:
+        out[cuda.atomic.add(n, 0, 1)] = 1
+
+
 @fault(
     LOST,
     array="sums",
@@ -1383,14 +1438,14 @@ def dynamic_reverse_synced(x, out):
     block=64,
     shared_bytes=128 * 4,
     args=io(64),
-    expect=lambda x, out: x[::-1] + 2 * x,
+    expect=lambda x, out: x[::-1] - x,
 )
 def slices_overlap(x, out):
     cells = cuda.shared.array(0, int32)
     first, second = cells[:64], cells[32:96]
     t = cuda.threadIdx.x
     first[t] = x[t]  # fault
-    second[t] = 2 * x[t]  # fault
+    second[t] = -x[t]  # fault
     cuda.syncthreads()
     out[t] = first[63 - t] + second[t]
 
@@ -1401,7 +1456,7 @@ def slices_apart(x, out):
     first, second = cells[:64], cells[64:128]
     t = cuda.threadIdx.x
     first[t] = x[t]
-    second[t] = 2 * x[t]
+    second[t] = -x[t]
     cuda.syncthreads()
     out[t] = first[63 - t] + second[t]
 
