@@ -266,7 +266,9 @@ def _check(checked: int, addresses: str, values: str) -> str:
     code += "  br i1 %has.shadow, label %shadowed, label %checked\nshadowed:\n" + field("seen", "%t", THREAD["scratch"], "ptr")
     code += f"  store {V64} {addresses}, ptr %seen, align 64\n" + at("stored", "%seen", VALUES)
     code += f"  store {values}, ptr %stored, align 64\n" if values else ""
-    code += "  %t.i = ptrtoint ptr %t to i64\n  %a.i = ptrtoint ptr %a to i64\n  %site.i = zext i32 %site to i64\n  %m.i = zext i32 %m to i64\n"
+    code += (
+        "  %t.i = ptrtoint ptr %t to i64\n  %a.i = ptrtoint ptr %a to i64\n  %site.i = zext i32 %site to i64\n  %m.i = zext i32 %m to i64\n"
+    )
     code += "  %seen.i = ptrtoint ptr %seen to i64\n  %stored.i = ptrtoint ptr %stored to i64\n"
     code += f"  call void @simt_touch(i64 %t.i, i64 %a.i, i64 %site.i, i64 {checked}, i64 %m.i, i64 %seen.i, i64 %stored.i)\n"
     return code + "  br label %checked\nchecked:\n"

@@ -152,9 +152,7 @@ class Shadow:
         self.shared_rows = {k: plan.shared_offsets[plan.rows[k][1]] for k in shared}
         params = [k for k, kind in enumerate(kinds) if kind == "param"]
         self.param_rows = [(k, index) for k, index in zip(params, self.arrays.of_param, strict=True) if index is not None]
-        self.step = {
-            index: _step(min(sizes[k] for k, other in self.param_rows if other == index)) for _, index in self.param_rows
-        }
+        self.step = {index: _step(min(sizes[k] for k, other in self.param_rows if other == index)) for _, index in self.param_rows}
         loaded = {index for k, index in self.param_rows if k in plan.loaded_rows}
         self.read = loaded & self.arrays.written
         needed = {
@@ -175,7 +173,9 @@ class Shadow:
     def _too_large(self, why: str, sample: bool = True) -> LaunchError:
         program = self.c.program
         advice = "Check some of its blocks, sol.sanitize(..., sample_blocks=64), or a launch on smaller arrays." if sample else ""
-        return LaunchError(f"{program.kernel} cannot be checked as a whole: {why}. {advice} Nothing ran.".replace("  ", " "), file=program.file)
+        return LaunchError(
+            f"{program.kernel} cannot be checked as a whole: {why}. {advice} Nothing ran.".replace("  ", " "), file=program.file
+        )
 
     def _words(self, n: int) -> np.ndarray:
         if self.arrays.sampled:  # pages that are not touched must cost nothing
@@ -203,7 +203,11 @@ class Shadow:
             worker.rows[k, ALLOC["count"] // 8] = self.shared_step | shadow.SHARED_BIT | PRESENT
         self.watch[:3] = len(self.watches), 0, self.seen.ctypes.data
         for n, w in enumerate(self.watches):
-            self.watch[3 + 3 * n : 6 + 3 * n] = self.base + w.row * ALLOC_BYTES, w.offset, 0 if w.block is None else w.block - self.first + 1
+            self.watch[3 + 3 * n : 6 + 3 * n] = (
+                self.base + w.row * ALLOC_BYTES,
+                w.offset,
+                0 if w.block is None else w.block - self.first + 1,
+            )
         self.block = BlockShadow(self)
         self.block.place(worker)
 

@@ -135,21 +135,29 @@ def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool, checks
     key = (kernel.llvm, kernel.name, counters, rows_uniform, checks, _raises(kernel))
     with _LOCK:
         if key not in _COMPILED:
-            _COMPILED[key] = _compile(kernel, counters, rows_uniform, checks)
+            _COMPILED[key] = (_compile_checks if checks else _compile)(kernel, counters, rows_uniform, checks)
             while len(_COMPILED) > _KEEP:
                 _COMPILED.popitem(last=False)
         _COMPILED.move_to_end(key)
         return _COMPILED[key]
 
 
-_PARSED: OrderedDict[tuple[str, bool], tuple[str, Function]] = OrderedDict()
+def _compile_checks(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool) -> Compiled:
+    """Of lightly optimised code; of fully optimised code where only that is free of what the emitter does not know."""
+    try:
+        return _compile(kernel, counters, rows_uniform, checks, light=True)
+    except UnsupportedKernel:
+        return _compile(kernel, counters, rows_uniform, checks)
 
 
-def _front(kernel: KernelIR, checks: bool) -> tuple[str, Function]:
+_PARSED: OrderedDict[tuple[str, bool, bool], tuple[str, Function]] = OrderedDict()
+
+
+def _front(kernel: KernelIR, checks: bool, light: bool) -> tuple[str, Function]:
     """Optimised IR and its fused records; shared by the builds of one kernel, but for that with checks."""
-    key = (kernel.llvm, checks)
+    key = (kernel.llvm, checks, light)
     if key not in _PARSED:
-        text = optimise(kernel.llvm, kernel.entry, checks=checks)
+        text = optimise(kernel.llvm, kernel.entry, checks=checks, light=light)
         function = parse_module(text, kernel.entry)
         if checks:
             marks.settle(function)
@@ -164,8 +172,8 @@ def _front(kernel: KernelIR, checks: bool) -> tuple[str, Function]:
     return _PARSED[key]
 
 
-def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool) -> Compiled:
-    text, function = _front(kernel, checks)
+def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool, light: bool = False) -> Compiled:
+    text, function = _front(kernel, checks, light)
     roots = Roots(function, _array_names(kernel, function))
     graph = cfg_.build(function, lambda i: _varies(i, roots, rows_uniform))
     observer = BlockCounter() if counters else Nothing()

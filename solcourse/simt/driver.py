@@ -33,7 +33,9 @@ def text(plan: Plan, checks: bool) -> str:
     Where warps may wait for other blocks (plan.waits) it also returns when a block can only be suspended: SPINNING or AT_GRID.
     Called with THREAD's `enter` other than FRESH, it goes on with the block in THREAD's `block`, and returns ENDED after it."""
     told = "  call void @{}(i64 %t.i)\n" if checks else ""  # shadow.py is told of blocks and of barriers
-    code = "define i32 @simt_run(ptr %t) {\nentry:\n  %t.i = ptrtoint ptr %t to i64\n" + field("launch", "%t", THREAD["launch"], "ptr").replace("%launch", "%l")
+    code = "define i32 @simt_run(ptr %t) {\nentry:\n  %t.i = ptrtoint ptr %t to i64\n" + field(
+        "launch", "%t", THREAD["launch"], "ptr"
+    ).replace("%launch", "%l")
     code += "".join(
         field(n, "%l", LAUNCH[n])
         for n in "end chunk first grid_x grid_y warps shared_bytes local_bytes saved_bytes exec_rows exec_rows_blocks exec_row_bytes trace_blocks".split()
@@ -177,7 +179,13 @@ def _phases(plan: Plan, told: str) -> str:
         if plan.waits
         else "  br label %release\n"
     )
-    code += "release:\n" + told.format("simt_barrier") + "  %ph1 = add i64 %ph, 1\n  %par = and i64 %ph1, 1\n" + _put("phase", "%par") + _put("arrival", "0")
+    code += (
+        "release:\n"
+        + told.format("simt_barrier")
+        + "  %ph1 = add i64 %ph, 1\n  %par = and i64 %ph1, 1\n"
+        + _put("phase", "%par")
+        + _put("arrival", "0")
+    )
     code += f"  %sums = getelementptr i8, ptr %t, i64 {THREAD['sum0']}\n  %sum.now = getelementptr i64, ptr %sums, i64 %par\n  store i64 0, ptr %sum.now\n"
     code += "  br label %round.more\n" + (_shut() if plan.waits else "") + "round.more:\n"
     again = f", [ {CONTINUED}, %shut.again ]", ", [ %ph, %shut.again ]"

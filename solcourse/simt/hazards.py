@@ -94,8 +94,9 @@ class _Teller:
 
     def __init__(self, launch: Launch, raw: Raw, function: Callable | None):
         self.launch, self.raw, self.c = launch, raw, launch.compiled
+        assert raw.checked is not None
         self.checked = raw.checked
-        self.events = raw.checked.events if raw.checked else []
+        self.events = raw.checked.events
         self.shapes = shared_shapes(function)
 
     # ---- names
@@ -128,7 +129,7 @@ class _Teller:
         return _Spot(name, f"{name}[{written}]" if name.isidentifier() else f"element {written} of {name}", index, space)
 
     def allocation(self, row: int) -> Allocation | None:
-        index = self.checked.allocations.get(row) if self.checked else None
+        index = self.checked.allocations.get(row)
         return None if index is None else self.launch.bound.allocations[index]
 
     def finding(self, kind: str, severity: str, message: str, hint: str, site: Site, me: Place, **more: Any) -> Finding:
@@ -165,7 +166,11 @@ class _Teller:
                     f"a GPU needs a multiple of {e.value} there, and ends the kernel with an error."
                 )
                 hint = "Does the array begin in the middle of another one? Copy it to an array of its own."
-                found.append(self.finding("misaligned", "error", _capital(message), hint, site, e.me, array=spot.array, count=e.count, space=spot.space))
+                found.append(
+                    self.finding(
+                        "misaligned", "error", _capital(message), hint, site, e.me, array=spot.array, count=e.count, space=spot.space
+                    )
+                )
         return found
 
     # ---- racecheck
@@ -330,8 +335,15 @@ class _Teller:
             severity, message, hint = _NOTES[kind](self, e, self.at(line, file))
             found.append(
                 Finding(
-                    kind, severity, _capital(message), hint, file=file, line=line, block=self.launch.block_at(e.me.block),
-                    thread=self.launch.thread_at(e.me.thread), count=sum(other.count for other in group),
+                    kind,
+                    severity,
+                    _capital(message),
+                    hint,
+                    file=file,
+                    line=line,
+                    block=self.launch.block_at(e.me.block),
+                    thread=self.launch.thread_at(e.me.thread),
+                    count=sum(other.count for other in group),
                 )  # fmt: skip
             )
         return found
@@ -376,7 +388,10 @@ class _Teller:
 
     def _uncovered(self, allocation: Allocation, elements: np.ndarray) -> list[Finding]:
         threads = {g * b for g, b in zip(self.launch.grid, self.launch.block, strict=True) if g * b > 1}
-        whole = [int(np.flatnonzero(elements.any(axis=tuple(a for a in range(elements.ndim) if a != axis))).max(initial=-1)) + 1 for axis in range(elements.ndim)]
+        whole = [
+            int(np.flatnonzero(elements.any(axis=tuple(a for a in range(elements.ndim) if a != axis))).max(initial=-1)) + 1
+            for axis in range(elements.ndim)
+        ]
         short = [axis for axis, n in enumerate(whole) if n < elements.shape[axis]]
         if not elements.any() or not elements[tuple(slice(n) for n in whole)].all() or not all(whole[axis] in threads for axis in short):
             return []
@@ -385,7 +400,11 @@ class _Teller:
             what = "elements" if elements.ndim == 1 else "rows" if axis == 0 else "columns" if axis == 1 else f"indices of axis {axis}"
             message = f"The last {left} {what} of {allocation.name} are never written: the grid has {n} threads there, and the array {elements.shape[axis]} {what}."
             hint = f"Round the number of blocks up: ({allocation.name}.shape[{axis}] + threads - 1) // threads, and guard the index in the kernel."
-            return [Finding("unwritten", "warning", message, hint, file=self.launch.file, line=self.launch.kernel.first_line, array=allocation.name)]
+            return [
+                Finding(
+                    "unwritten", "warning", message, hint, file=self.launch.file, line=self.launch.kernel.first_line, array=allocation.name
+                )
+            ]
         return []
 
 
@@ -399,7 +418,11 @@ def _wrapped_index(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
 
 def _index_overflow(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
     message = f"The index of {t.thread(e.me, True)} at {where} no longer fits into its integer type and has become {e.value}."
-    return "error", message, "Compute it with 64 bits: np.int64(cuda.blockIdx.x) * cuda.blockDim.x + cuda.threadIdx.x, and no np.int32(...) on the way."
+    return (
+        "error",
+        message,
+        "Compute it with 64 bits: np.int64(cuda.blockIdx.x) * cuda.blockDim.x + cuda.threadIdx.x, and no np.int32(...) on the way.",
+    )
 
 
 def _inactive_lane(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:

@@ -172,7 +172,11 @@ def launch_grid(
     for name, value in values.items():
         launch[LAUNCH[name] // 8] = value
     arrays = Addressable(c, bound, dynamic_shared_bytes, counters, count < math.prod(grid))
-    shadow = Shadow(c, arrays, tuple(g * b for g, b in zip(grid, block, strict=True)), warps, first, count, shared_bytes, watches) if checks else None
+    shadow = (
+        Shadow(c, arrays, tuple(g * b for g, b in zip(grid, block, strict=True)), warps, first, count, shared_bytes, watches)
+        if checks
+        else None
+    )
     crew = []
     for _ in range(workers):
         worker = Worker(c, launch, arrays.rows(), warps, shared_bytes, counters, traced)

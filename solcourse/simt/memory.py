@@ -188,9 +188,7 @@ class Memory(Values):
         self.helpers.setdefault(many, lanes.mixed_function(many, name, i.op, t, self.plan.find_rows))
         return many
 
-    def _access(
-        self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None, checked: int = 0
-    ) -> str:
+    def _access(self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None, checked: int = 0) -> str:
         """dynamic: the array is not always the same one."""
         name = f"{op}.{t}.{space}{'.any' * dynamic}{f'.by{stride}' if stride else ''}{f'.{checked}' if checked else ''}"
         if name not in self.helpers:

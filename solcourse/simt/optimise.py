@@ -49,14 +49,15 @@ def _body_of(name: str, parameters: str) -> str | None:
 
 # of the checks build: every access of the source is still there, at its line, and none that the source does not make
 LIGHT = (
-    "always_inliner", "sroa", "instruction_combine", "simplify_cfg", "sccp", "new_gvn", "instruction_combine", "simplify_cfg",
+    "always_inliner", "sroa", "instruction_combine", "sroa", "simplify_cfg", "sccp", "new_gvn", "instruction_combine", "simplify_cfg",
     "loop_simplify", "loop_rotate", "instruction_combine", "simplify_cfg", "new_gvn", "aggressive_dce", "loop_deletion",
 )  # fmt: skip
 _LOCAL_ARRAY = "_cudapy_lmem"  # what numba calls them
 
 
-def optimise(text: str, entry: str, *, checks: bool = False) -> str:
-    """Optimised LLVM IR of the module, with only what `entry` needs. checks: lightly, unless there are local arrays to get rid of."""
+def optimise(text: str, entry: str, *, checks: bool = False, light: bool = False) -> str:
+    """Optimised LLVM IR of the module, with only what `entry` needs. checks: with marks, and no access that the source does not make;
+    light: with all that it makes, unless there are local arrays to get rid of."""
     text = marks.mark(text, entry) if checks else text
     text = with_bodies(half.without_assembly(arrays.with_loops(_SREG.sub("simt.sreg.", text))), _body_of)
     text = _ACTIVE_MASK.sub(r"\1 convergent", text)  # or LLVM would make one of two in different branches
@@ -76,7 +77,7 @@ def optimise(text: str, entry: str, *, checks: bool = False) -> str:
         options.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, options)
         tidy = llvm.create_new_module_pass_manager()
-        if checks and _LOCAL_ARRAY not in text:
+        if light and _LOCAL_ARRAY not in text:
             for name in LIGHT:
                 getattr(tidy, f"add_{name}_pass")()
         else:
@@ -88,7 +89,8 @@ def optimise(text: str, entry: str, *, checks: bool = False) -> str:
         tidy.add_instruction_namer_pass()
         tidy.run(module, builder)
         # "nneg" rests on signed overflow being impossible; where it happens all the same, NVVM's code converts the wrapped value
-        return str(module).replace("uitofp nneg ", "sitofp ")
+        text = str(module).replace("uitofp nneg ", "sitofp ")
+        return text.replace("zext nneg ", "sext ") if checks else text  # what was signed: overflow.py
 
 
 def contract(function: Function) -> None:

@@ -177,10 +177,10 @@ def _same_value(size, lane, other, me, mask, addresses, values):
     at = here
     if request and from_lane < lane and mask >> from_lane & 1 and _get(addresses + 8 * from_lane) == here:
         at = values + size * from_lane
+    same = True
     for k in range(size):
-        if _get8(at + k) != _get8(values + size * lane + k):
-            return False
-    return True
+        same = same and _get8(at + k) == _get8(values + size * lane + k)
+    return same
 
 
 @_part
@@ -215,7 +215,11 @@ def _note_read(at, me, low, shared):
     if _live(first, me, low, shared):
         second, near = _get(at + 8), (first ^ me) >> BLOCK_UP == 0
         close = near and (first ^ me) >> THREAD_UP & 1023 < 32  # of one warp
-        keeps = near and _live(second, me, low, shared) and ((second ^ me) >> BLOCK_UP != 0 or (close and (second ^ me) >> THREAD_UP & 1023 >= 32))
+        keeps = (
+            near
+            and _live(second, me, low, shared)
+            and ((second ^ me) >> BLOCK_UP != 0 or (close and (second ^ me) >> THREAD_UP & 1023 >= 32))
+        )
         if not keeps:
             _put(at + 8, first)
     _put(at, me)
@@ -294,7 +298,7 @@ def _touch(thread, row, site, what, mask, addresses, values):
         for cell in range(offset >> step, (offset + size - 1 >> step) + 1):
             if _get(state + _WATCH):
                 _watched(state, row, cell << step, me, kind)
-            if kind == LOAD or kind == WAITING:
+            if kind in (LOAD, WAITING):
                 _reads(state, row, cell, me, low, shared, kind == WAITING)
             else:
                 _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, values)
