@@ -371,41 +371,29 @@ class _Teller:
     # ---- what the grid does not reach
 
     def unwritten(self) -> list[Finding]:
-        """An array of which exactly as much was written, along one axis, as the launch has threads there: the rest has no thread."""
+        """An array of which exactly as much was written, along an axis, as the launch has threads there: the rest has no thread."""
         found = []
-        written = self.checked.written if self.checked else {}
-        for index, cells in written.items():
-            allocation = self.launch.bound.allocations[index]
-            per_cell = (1 << self.checked.step[index]) / max(1, allocation.itemsize)  # type: ignore[union-attr]
-            view = getattr(allocation.array, "engine_view", allocation.array)
-            size = math.prod(allocation.shape)
-            contiguous = isinstance(view, np.ndarray) and size * allocation.itemsize == allocation.nbytes and allocation.shape
-            if per_cell > 1 or allocation.viewed_in_part or not contiguous or not getattr(view.flags, "c_contiguous", False):
-                continue
-            elements = cells[: allocation.nbytes >> self.checked.step[index]].reshape(size, -1).any(axis=1).reshape(allocation.shape)  # type: ignore[union-attr]
-            found += self._uncovered(allocation, elements)
+        for index, cells in self.checked.written.items():
+            a, cell = self.launch.bound.allocations[index], 1 << self.checked.step[index]
+            whole = math.prod(a.shape) * a.itemsize == a.nbytes and cell <= a.itemsize and a.nbytes and not a.viewed_in_part
+            if whole and isinstance(a.array, np.ndarray) and a.array.flags.c_contiguous:
+                found += self._uncovered(a, np.asarray(np.any(cells[: a.nbytes // cell].reshape(*a.shape, -1), axis=-1)))
         return found
 
-    def _uncovered(self, allocation: Allocation, elements: np.ndarray) -> list[Finding]:
+    def _uncovered(self, a: Allocation, written: np.ndarray) -> list[Finding]:
         threads = {g * b for g, b in zip(self.launch.grid, self.launch.block, strict=True) if g * b > 1}
-        whole = [
-            int(np.flatnonzero(elements.any(axis=tuple(a for a in range(elements.ndim) if a != axis))).max(initial=-1)) + 1
-            for axis in range(elements.ndim)
-        ]
-        short = [axis for axis, n in enumerate(whole) if n < elements.shape[axis]]
-        if not elements.any() or not elements[tuple(slice(n) for n in whole)].all() or not all(whole[axis] in threads for axis in short):
+        axes = range(written.ndim)
+        ends = [int(np.flatnonzero(written.any(axis=tuple({*axes} - {axis}))).max(initial=-1)) + 1 for axis in axes]
+        short = [axis for axis in axes if ends[axis] < written.shape[axis]]
+        if not short or not all(ends[axis] in threads for axis in short) or not written[tuple(map(slice, ends))].all():
             return []
-        for axis in short[:1]:
-            n, left = whole[axis], elements.shape[axis] - whole[axis]
-            what = "elements" if elements.ndim == 1 else "rows" if axis == 0 else "columns" if axis == 1 else f"indices of axis {axis}"
-            message = f"The last {left} {what} of {allocation.name} are never written: the grid has {n} threads there, and the array {elements.shape[axis]} {what}."
-            hint = f"Round the number of blocks up: ({allocation.name}.shape[{axis}] + threads - 1) // threads, and guard the index in the kernel."
-            return [
-                Finding(
-                    "unwritten", "warning", message, hint, file=self.launch.file, line=self.launch.kernel.first_line, array=allocation.name
-                )
-            ]
-        return []
+        axis, size = short[0], written.shape[short[0]]
+        what = "elements" if written.ndim == 1 else ("rows", "columns", "layers")[min(axis, 2)]
+        message = (
+            f"The last {size - ends[axis]:,} {what} of {a.name} are never written: it has {size:,}, the grid {ends[axis]:,} threads there."
+        )
+        hint = f"Round the number of blocks up, ({a.name}.shape[{axis}] + threads - 1) // threads, and guard the index in the kernel."
+        return [Finding("unwritten", "warning", message, hint, file=self.launch.file, line=self.launch.kernel.first_line, array=a.name)]
 
 
 # ---- the words of notes: (severity, message, hint) -----------------------------------------------------------------------------
