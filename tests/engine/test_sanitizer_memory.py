@@ -142,6 +142,16 @@ def test_a_copy_between_devices_copies_what_has_not_been_written(key, dtype):
         np.testing.assert_array_equal(mask(target), expected)
 
 
+def test_half_an_element_is_copied_as_half_of_it_but_converted_as_none_of_it():
+    source = cuda.device_array(4, np.int32)
+    source.view(np.int16)[2:5] = 1  # element 1, and half of element 2
+    alike, wider = cuda.device_array(4, np.uint32), cuda.device_array(4, np.float64)
+    alike[:] = source
+    wider[:] = source
+    assert np.flatnonzero(written(alike)).tolist() == list(range(4, 10))
+    assert np.flatnonzero(written(wider)).tolist() == list(range(8, 16))
+
+
 def test_a_row_of_unwritten_memory_is_repeated_as_such():
     row, target = cuda.device_array(6, np.float32), cuda.to_device(np.zeros(SHAPE, np.float32))
     row[2:4] = 1
