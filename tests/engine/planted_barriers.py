@@ -499,28 +499,26 @@ def shuffle_before_a_branch(x, out):
         out[t] = x[t] + other
 
 
-@fault(INACTIVE, args=lambda: (ramp(32), zeros(1)), expect=lambda x, out: x[:16].sum())
+@fault(INACTIVE, args=io(32), expect=lambda x, out: np.where(np.arange(32) < 16, x[:16].sum(), x))
 def one_shuffle_of_a_full_warp_in_half_a_warp(x, out):
     t = cuda.threadIdx.x
+    total = x[t]
     if t < 16:
-        total = x[t]
         total += cuda.shfl_xor_sync(0xFFFF, total, 8)
         total += cuda.shfl_xor_sync(FULL, total, 4)  # fault
         total += cuda.shfl_xor_sync(0xFFFF, total, 2)
         total += cuda.shfl_xor_sync(0xFFFF, total, 1)
-        if t == 0:
-            out[0] = total
+    out[t] = total
 
 
 @one_shuffle_of_a_full_warp_in_half_a_warp.twin
 def shuffles_of_half_a_warp(x, out):
     t = cuda.threadIdx.x
+    total = x[t]
     if t < 16:
-        total = x[t]
         for step in (8, 4, 2, 1):
             total += cuda.shfl_xor_sync(0xFFFF, total, step)
-        if t == 0:
-            out[0] = total
+    out[t] = total
 
 
 def sums_of_48(x, out):
@@ -605,76 +603,84 @@ def shuffles_of_equal_number(x, out):
 # ---------------------------------------------------------------------------------------------------------- votes and masks
 
 
-@fault(INACTIVE, args=io(32), expect=lambda x, out: np.where(np.arange(32) < 16, 16, 0))
+@fault(INACTIVE, args=io(32), expect=lambda x, out: x + np.where(np.arange(32) < 16, 16, 0))
 def ballot_in_a_branch(x, out):
     t = cuda.threadIdx.x
-    out[t] = 0
+    count = 0
     if t < 16:
-        out[t] = cuda.popc(cuda.ballot_sync(FULL, x[t] > 0))  # fault
+        count = cuda.popc(cuda.ballot_sync(FULL, x[t] > 0))  # fault
+    out[t] = x[t] + count
 
 
 @ballot_in_a_branch.twin
 def ballot_of_those_in_the_branch(x, out):
     t = cuda.threadIdx.x
-    out[t] = 0
+    count = 0
     if t < 16:
-        out[t] = cuda.popc(cuda.ballot_sync(cuda.activemask(), x[t] > 0))
+        count = cuda.popc(cuda.ballot_sync(cuda.activemask(), x[t] > 0))
+    out[t] = x[t] + count
 
 
 @fault(INACTIVE, block=64, args=io(64), expect=lambda x, out: np.where(x % 4 == 1, 1, 0))
 def vote_in_a_branch(x, out):
     t = cuda.threadIdx.x
-    out[t] = 0
+    alike = 0
     if x[t] % 4 == 1:
-        out[t] = 1 if cuda.all_sync(FULL, x[t] > 0) else 0  # fault
+        alike = 1 if cuda.all_sync(FULL, x[t] > 0) else 0  # fault
+    out[t] = alike
 
 
 @vote_in_a_branch.twin
 def vote_of_the_active_lanes(x, out):
     t = cuda.threadIdx.x
     mask = cuda.ballot_sync(FULL, x[t] % 4 == 1)
-    out[t] = 0
+    alike = 0
     if x[t] % 4 == 1:
-        out[t] = 1 if cuda.all_sync(mask, x[t] > 0) else 0
+        alike = 1 if cuda.all_sync(mask, x[t] > 0) else 0
+    out[t] = alike
 
 
-@fault(INACTIVE, args=lambda: (ramp(32) // 8, zeros(32)), expect=lambda x, out: np.where(x == 0, 7, np.where(x < 4, 8, 0)))
+@fault(INACTIVE, args=lambda: (ramp(32) // 8, zeros(32)), expect=lambda x, out: np.where(x == 0, 7, np.where(x < 4, 8, 1)))
 def match_in_a_branch(x, out):
     t = cuda.threadIdx.x
-    out[t] = 1
+    alike = 1
     if x[t] < 4:
-        out[t] = cuda.popc(cuda.match_any_sync(FULL, x[t]))  # fault
+        alike = cuda.popc(cuda.match_any_sync(FULL, x[t]))  # fault
+    out[t] = alike
 
 
 @match_in_a_branch.twin
 def match_of_those_in_the_branch(x, out):
     t = cuda.threadIdx.x
     mask = cuda.ballot_sync(FULL, x[t] < 4)
-    out[t] = 0
+    alike = 1
     if x[t] < 4:
-        out[t] = cuda.popc(cuda.match_any_sync(mask, x[t]))
+        alike = cuda.popc(cuda.match_any_sync(mask, x[t]))
+    out[t] = alike
 
 
 @fault(INACTIVE, DEADLOCK, args=io(32), expect=lambda x, out: np.where(np.arange(32) < 16, x[15 - np.arange(32) % 16], 0))
 def syncwarp_in_a_branch(x, out):
     s = cuda.shared.array(16, int32)
     t = cuda.threadIdx.x
-    out[t] = 0
+    value = 0
     if t < 16:
         s[t] = x[t]
         cuda.syncwarp()  # fault
-        out[t] = s[15 - t]
+        value = s[15 - t]
+    out[t] = value
 
 
 @syncwarp_in_a_branch.twin
 def syncwarp_of_those_in_the_branch(x, out):
     s = cuda.shared.array(16, int32)
     t = cuda.threadIdx.x
-    out[t] = 0
+    value = 0
     if t < 16:
         s[t] = x[t]
         cuda.syncwarp(0xFFFF)
-        out[t] = s[15 - t]
+        value = s[15 - t]
+    out[t] = value
 
 
 @fault(NOT_IN_MASK, args=io(32), expect=lambda x, out: np.where(np.arange(32) < 16, x + x[0], x))
