@@ -12,7 +12,7 @@ import solcourse as sol
 from solcourse.simt import frontend, marks, optimise
 from solcourse.simt.ir import Instr
 from solcourse.simt.ir_text import parse_module
-from solcourse.simt.overflow import INDEX, overflow
+from solcourse.simt.overflow import overflow
 
 FULL = 0xFFFFFFFF
 N = 64
@@ -88,7 +88,7 @@ def guarded(x, out):
 @cuda.jit
 def ends_of_a_slice(x, out):
     i = cuda.grid(1)
-    first = i % 2 - 5  # -5 or -4: an end of a slice, which has no element of its own
+    first = i - 70  # an end of a slice, which has no element of its own
     part = x[first:]
     out[i] = part[0] + x[1:-2][i - i] + x[first:-1][1]
 
@@ -540,3 +540,14 @@ def test_a_lane_that_its_own_mask_does_not_name_is_told(line_of):
     (finding,) = [f for f in sol.sanitize(not_of_the_mask[1, 32], ramp(32), zeros(32)) if f.kind in OURS]
     assert (finding.kind, finding.line, finding.count) == ("lane_not_in_mask", line_of(not_of_the_mask, "0xFFFF"), 16)
     assert finding.thread == (16, 0, 0)
+
+
+@cuda.jit
+def keeps_its_own(x, out):
+    i = cuda.threadIdx.x
+    out[i] = cuda.shfl_sync(0xFFFF, x[i], i)
+
+
+def test_a_lane_that_reads_itself_reads_from_nobody_else(line_of):
+    """Lanes 16 .. 31 are not in their mask, which is told once."""
+    assert found(keeps_its_own[1, 32], ramp(32), zeros(32)) == [("lane_not_in_mask", line_of(keeps_its_own, "0xFFFF"), 16)]
