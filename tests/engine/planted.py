@@ -31,7 +31,7 @@ FULL = 0xFFFFFFFF
 class Case:
     """One planted fault.
 
-    kinds     findings may be of these only. More than one where they are the same fault seen in another order of the threads
+    kinds     findings are of these only; more than one where a loop without barriers makes both orders of the accesses possible
     arrays    the finding names one of these; "" for barriers
     helpers   device functions whose lines may be marked too
     twin_args where the fault is in the arguments

@@ -404,7 +404,7 @@ def blocks_return_as_a_whole(x, out):
     out[i] = s[63 - t]
 
 
-@fault(BARRIER, DEADLOCK, grid=3, block=32, args=io(96), expect=lambda x, out: x[::-1])
+@fault(DEADLOCK, grid=3, block=32, args=io(96), expect=lambda x, out: x[::-1])
 def grid_barrier_of_some_blocks(x, out):
     i = cuda.grid(1)
     out[x.size - 1 - i] = x[i]
@@ -659,7 +659,7 @@ def match_of_those_in_the_branch(x, out):
     out[t] = alike
 
 
-@fault(INACTIVE, DEADLOCK, args=io(32), expect=lambda x, out: np.where(np.arange(32) < 16, x[15 - np.arange(32) % 16], 0))
+@fault(INACTIVE, args=io(32), expect=lambda x, out: np.where(np.arange(32) < 16, x[15 - np.arange(32) % 16], 0))
 def syncwarp_in_a_branch(x, out):
     s = cuda.shared.array(16, int32)
     t = cuda.threadIdx.x

@@ -24,7 +24,7 @@ def two_sums(x, out):
     return sums
 
 
-@fault(RAW, WAR, array="x", block=64, args=lambda: (ramp(64),), expect=lambda x: np.append(x[1:], x[-1]))
+@fault(WAR, array="x", block=64, args=lambda: (ramp(64),), expect=lambda x: np.append(x[1:], x[-1]))
 def shift_in_place(x):
     i = cuda.grid(1)
     if i < x.size - 1:
@@ -41,7 +41,7 @@ def shift_in_place_synced(x):
     x[i] = value
 
 
-@fault(RAW, WAR, array="x", grid=4, block=32, args=lambda: (ramp(128), zeros(128)), expect=two_sums)
+@fault(WAR, array="x", grid=4, block=32, args=lambda: (ramp(128), zeros(128)), expect=two_sums)
 def stencil_across_blocks(x, out):
     """The barrier orders each block; its edge cells belong to the neighbours."""
     i = cuda.grid(1)
@@ -68,7 +68,7 @@ def blurred(a, *_):
     return new
 
 
-@fault(RAW, WAR, array="a", grid=(2, 2), block=(8, 8), args=lambda: (ramp(16, 16), zeros(16, 16)), expect=blurred)
+@fault(WAR, array="a", grid=(2, 2), block=(8, 8), args=lambda: (ramp(16, 16), zeros(16, 16)), expect=blurred)
 def blur_in_place(a, out):
     x, y = cuda.grid(2)
     if 0 < x < 15 and 0 < y < 15:
@@ -85,7 +85,7 @@ def blur(a, out):
         out[y, x] = a[y, x]
 
 
-@fault(RAW, WAR, array="a", grid=(2, 2), block=(8, 8), args=lambda: (ramp(16, 16),), expect=lambda a: a.T)
+@fault(WAR, array="a", grid=(2, 2), block=(8, 8), args=lambda: (ramp(16, 16),), expect=lambda a: a.T)
 def transpose_in_place(a):
     x, y = cuda.grid(2)
     a[y, x] = a[x, y]  # fault
@@ -99,7 +99,7 @@ def transpose_by_pairs(a):
         a[y, x], a[x, y] = a[x, y], a[y, x]
 
 
-@fault(RAW, WAR, array="x", block=64, args=lambda: (ramp(64),), expect=lambda x: x[::-1])
+@fault(WAR, array="x", block=64, args=lambda: (ramp(64),), expect=lambda x: x[::-1])
 def reverse_in_place(x):
     i = cuda.grid(1)
     value = x[x.size - 1 - i]  # fault
@@ -130,7 +130,7 @@ def scratch_in_a_warp_synced(x, steps, out):
     out[t] = x[t] * steps[31 - t]
 
 
-@fault(RAW, WAR, array="steps", block=96, args=lambda: (ramp(96), zeros(96), zeros(96)), expect=lambda x, steps, out: x * x[::-1])
+@fault(RAW, array="steps", block=96, args=lambda: (ramp(96), zeros(96), zeros(96)), expect=lambda x, steps, out: x * x[::-1])
 def scratch_in_a_block(x, steps, out):
     t = cuda.threadIdx.x
     steps[t] = x[t]  # fault
@@ -146,7 +146,7 @@ def scratch_in_a_block_synced(x, steps, out):
     out[t] = x[t] * steps[95 - t]
 
 
-@fault(RAW, WAR, array="x", grid=3, block=32, args=lambda: (ramp(96),), expect=lambda x: np.repeat(x[::32], 32) + x)
+@fault(WAR, array="x", grid=3, block=32, args=lambda: (ramp(96),), expect=lambda x: np.repeat(x[::32], 32) + x)
 def first_of_the_block_to_all(x):
     """All read the first cell, and its own thread overwrites it."""
     i = cuda.grid(1)
@@ -164,7 +164,7 @@ def first_of_the_block_to_all_synced(x):
 # -------------------------------------------------------------------------------------------------- blocks and other blocks
 
 
-@fault(RAW, WAR, array="half", grid=2, block=64, args=lambda: (ramp(128), zeros(128), zeros(128)), expect=lambda x, half, out: x[::-1] // 2)
+@fault(RAW, array="half", grid=2, block=64, args=lambda: (ramp(128), zeros(128), zeros(128)), expect=lambda x, half, out: x[::-1] // 2)
 def two_phases(x, half, out):
     """syncthreads is taken for a barrier of the grid."""
     i = cuda.grid(1)
@@ -181,7 +181,7 @@ def two_phases_with_grid_sync(x, half, out):
     out[i] = half[x.size - 1 - i]
 
 
-@fault(RAW, WAR, array="half", grid=2, block=32, args=lambda: (ramp(64), zeros(64), zeros(64)), expect=lambda x, half, out: x[::-1] // 2)
+@fault(RAW, array="half", grid=2, block=32, args=lambda: (ramp(64), zeros(64), zeros(64)), expect=lambda x, half, out: x[::-1] // 2)
 def fence_for_grid_sync(x, half, out):
     i = cuda.grid(1)
     half[i] = x[i] // 2  # fault
@@ -381,7 +381,7 @@ def sum_with_atomics(x, total):
         cuda.atomic.add(total, 0, x[i])
 
 
-@fault(LOST, RAW, WAR, WAW, array="counter", grid=2, block=32, args=lambda: (zeros(1),), expect=lambda counter: 64)
+@fault(LOST, array="counter", grid=2, block=32, args=lambda: (zeros(1),), expect=lambda counter: 64)
 def counter_in_two_statements(counter):
     now = counter[0]  # fault
     counter[0] = now + 1  # fault
@@ -482,7 +482,7 @@ def stride_of_the_grid(x):
         x[i] *= 3
 
 
-@fault(RAW, WAR, WAW, LOST, array="best", grid=2, block=32, args=lambda: (ramp(64) * 37 % 64, zeros(1)), expect=lambda x, best: x.max())
+@fault(LOST, array="best", grid=2, block=32, args=lambda: (ramp(64) * 37 % 64, zeros(1)), expect=lambda x, best: x.max())
 def maximum_by_hand(x, best):
     i = cuda.grid(1)
     if x[i] > best[0]:  # fault
@@ -497,7 +497,7 @@ def maximum_by_atomics(x, best):
 # ---------------------------------------------------------------------------------------------------- atomics, fences, locks
 
 
-@fault(RAW, WAR, WAW, array="total", grid=3, block=32, args=lambda: (ramp(96), zeros(1)), expect=lambda x, total: x.sum())
+@fault(WAW, array="total", grid=3, block=32, args=lambda: (ramp(96), zeros(1)), expect=lambda x, total: x.sum())
 def zeroed_by_the_first_thread(x, total):
     """Whoever comes before thread 0 adds in vain."""
     i = cuda.grid(1)
@@ -511,7 +511,7 @@ def zeroed_by_the_host(x, total):
     cuda.atomic.add(total, 0, x[cuda.grid(1)])
 
 
-@fault(RAW, WAR, array="total", grid=2, block=32, args=lambda: (ramp(64), zeros(1), zeros(1)), expect=lambda x, total, out: x.sum())
+@fault(RAW, array="total", grid=2, block=32, args=lambda: (ramp(64), zeros(1), zeros(1)), expect=lambda x, total, out: x.sum())
 def read_after_atomics_of_other_blocks(x, total, out):
     i = cuda.grid(1)
     cuda.atomic.add(total, 0, x[i])  # fault
@@ -529,7 +529,7 @@ def read_after_grid_sync(x, total, out):
         out[0] = total[0]
 
 
-@fault(RAW, WAR, array="bins", block=64, args=lambda: (ramp(64) % 8, zeros(8), zeros(8)), expect=lambda x, bins, out: [8] * 8)
+@fault(RAW, array="bins", block=64, args=lambda: (ramp(64) % 8, zeros(8), zeros(8)), expect=lambda x, bins, out: [8] * 8)
 def read_after_atomics_of_the_block(x, bins, out):
     t = cuda.threadIdx.x
     cuda.atomic.add(bins, x[t], 1)  # fault
@@ -666,7 +666,7 @@ def every_thread_of_the_last_block_fences(x, partial, arrived, out):
             out[0] += partial[k]
 
 
-@fault(LOST, RAW, WAR, WAW, array="counter", grid=4, block=32, args=lambda: (zeros(1), zeros(1)), expect=lambda lock, counter: 128)
+@fault(LOST, array="counter", grid=4, block=32, args=lambda: (zeros(1), zeros(1)), expect=lambda lock, counter: 128)
 def lock_without_fence(lock, counter):
     done = False
     while not done:
@@ -688,7 +688,7 @@ def lock_with_fences(lock, counter):
             done = True
 
 
-@fault(RAW, WAR, array="data", grid=2, block=32, args=lambda: (zeros(1), zeros(32), zeros(32)), expect=lambda flag, data, out: 5 * ramp(32))
+@fault(RAW, array="data", grid=2, block=32, args=lambda: (zeros(1), zeros(32), zeros(32)), expect=lambda flag, data, out: 5 * ramp(32))
 def message_without_fence(flag, data, out):
     """Block 0 raises a flag, and block 1 waits for it."""
     b, t = cuda.blockIdx.x, cuda.threadIdx.x
@@ -726,7 +726,7 @@ def message_with_fence(flag, data, out):
 # ------------------------------------------------------------------------------------------------------------------- types
 
 
-@fault(RAW, WAR, array="x", args=lambda: (ramp(32, dtype=np.int8),), expect=lambda x: x + 1)
+@fault(WAR, array="x", args=lambda: (ramp(32, dtype=np.int8),), expect=lambda x: x + 1)
 def bytes_of_a_neighbour(x):
     i = cuda.grid(1)
     x[i] = x[i ^ 1] + 1  # fault
@@ -738,7 +738,7 @@ def bytes_of_its_own(x):
     x[i] = x[i] + 1
 
 
-@fault(RAW, WAR, array="z", block=64, args=lambda: (ramp(64, dtype=np.complex64),), expect=lambda z: z * z[::-1])
+@fault(WAR, array="z", block=64, args=lambda: (ramp(64, dtype=np.complex64),), expect=lambda z: z * z[::-1])
 def complex_in_place(z):
     i = cuda.grid(1)
     z[i] = z[i] * z[63 - i]  # fault
@@ -753,7 +753,6 @@ def complex_in_place_synced(z):
 
 
 @fault(
-    RAW,
     WAR,
     array="rows",
     block=64,

@@ -22,7 +22,7 @@ def reversed_blocks(threads: int):
 # ------------------------------------------------------------------------------------------------ a barrier before the read
 
 
-@fault(RAW, WAR, array="s", grid=2, block=64, args=io(128), expect=reversed_blocks(64))
+@fault(RAW, array="s", grid=2, block=64, args=io(128), expect=reversed_blocks(64))
 def reverse(x, out):
     s = cuda.shared.array(64, int32)
     t, i = cuda.threadIdx.x, cuda.grid(1)
@@ -39,7 +39,7 @@ def reverse_synced(x, out):
     out[i] = s[63 - t]
 
 
-@fault(RAW, WAR, array="s", grid=3, block=64, args=io(192), expect=reversed_blocks(64))
+@fault(RAW, array="s", grid=3, block=64, args=io(192), expect=reversed_blocks(64))
 def fence_for_barrier(x, out):
     """A fence orders what one thread writes; it waits for nobody."""
     s = cuda.shared.array(64, int32)
@@ -66,7 +66,7 @@ def sums_of_three(x, out):
     return sums.ravel()
 
 
-@fault(RAW, WAR, array="s", grid=2, block=128, args=io(256), expect=sums_of_three)
+@fault(RAW, array="s", grid=2, block=128, args=io(256), expect=sums_of_three)
 def sum_of_three(x, out):
     s = cuda.shared.array(128, int32)
     t, i = cuda.threadIdx.x, cuda.grid(1)
@@ -91,7 +91,6 @@ def sum_of_three_synced(x, out):
 
 @fault(
     RAW,
-    WAR,
     array="tile",
     grid=(2, 3),
     block=(16, 16),
@@ -118,7 +117,6 @@ def transpose_synced(a, out):
 
 @fault(
     RAW,
-    WAR,
     array="cube",
     block=(4, 4, 4),
     args=lambda: (ramp(4, 4, 4), zeros(4, 4, 4)),
@@ -160,7 +158,7 @@ def broadcast_synced(x, out):
     out[i] = x[i] * factor[0]
 
 
-@fault(RAW, WAR, array="factor", block=96, args=io(96), expect=lambda x, out: x * 96)
+@fault(RAW, array="factor", block=96, args=io(96), expect=lambda x, out: x * 96)
 def broadcast_from_the_last_warp(x, out):
     factor = cuda.shared.array(1, int32)
     t = cuda.threadIdx.x
@@ -185,7 +183,7 @@ def broadcast_from_the_last_warp_synced(x, out):
     out[t] = x[t] * factor[0]
 
 
-@fault(RAW, WAR, WAW, array="s", block=64, args=io(64), expect=lambda x, out: np.roll(x, 1))
+@fault(RAW, array="s", block=64, args=io(64), expect=lambda x, out: np.roll(x, 1))
 def shift(x, out):
     s = cuda.shared.array(64, int32)
     t = cuda.threadIdx.x
@@ -265,7 +263,7 @@ def tree_read_by_another_synced(x, out):
         out[0] = s[0]
 
 
-@fault(RAW, WAR, array="s", block=64, args=io(64), expect=lambda x, out: np.cumsum(x))
+@fault(WAR, array="s", block=64, args=io(64), expect=lambda x, out: np.cumsum(x))
 def scan_in_place(x, out):
     """Within one statement: lane t reads s[t - step] while lane t - step writes it."""
     s = cuda.shared.array(64, int32)
@@ -300,7 +298,7 @@ def scan_in_ping_pong(x, out):
     out[t] = s[now, t]
 
 
-@fault(RAW, WAR, array="s", block=64, args=io(64), expect=lambda x, out: np.cumsum(x))
+@fault(WAR, array="s", block=64, args=io(64), expect=lambda x, out: np.cumsum(x))
 def scan_through_a_register(x, out):
     s = cuda.shared.array(64, int32)
     t = cuda.threadIdx.x
@@ -371,7 +369,7 @@ def smoothed(x, out):
     return x
 
 
-@fault(RAW, WAR, array="s", block=64, args=io(64), expect=smoothed)
+@fault(WAR, array="s", block=64, args=io(64), expect=smoothed)
 def smooth_in_place(x, out):
     s = cuda.shared.array(64, int32)
     t = cuda.threadIdx.x
@@ -407,7 +405,6 @@ def mean_of_four(a, out):
 
 
 @fault(
-    RAW,
     WAR,
     array="tile",
     block=(8, 8),
@@ -444,7 +441,7 @@ def two_matrices(n: int):
     return lambda: (ramp(n, n, dtype=np.float32), ramp(n, n, dtype=np.float32), zeros(n, n, dtype=np.float32))
 
 
-@fault(RAW, WAR, array=("a_s", "b_s"), grid=(2, 2), block=(8, 8), args=two_matrices(16), expect=lambda a, b, c: a @ b)
+@fault(RAW, array=("a_s", "b_s"), grid=(2, 2), block=(8, 8), args=two_matrices(16), expect=lambda a, b, c: a @ b)
 def matmul_without_first_barrier(a, b, c):
     a_s = cuda.shared.array((8, 8), float32)
     b_s = cuda.shared.array((8, 8), float32)
@@ -477,7 +474,7 @@ def matmul(a, b, c):
     c[y, x] = total
 
 
-@fault(WAR, RAW, array=("a_s", "b_s"), grid=(2, 1), block=(8, 16), args=two_matrices(16), expect=lambda a, b, c: a @ b)
+@fault(WAR, array=("a_s", "b_s"), grid=(2, 1), block=(8, 16), args=two_matrices(16), expect=lambda a, b, c: a @ b)
 def matmul_without_second_barrier(a, b, c):
     """Each warp may load its part of the next tile while another still reads this one."""
     a_s = cuda.shared.array((16, 16), float32)
@@ -552,7 +549,7 @@ def weighted(x, out):
     return np.roll(x.reshape(3, 64), -1, axis=1).sum(0)
 
 
-@fault(WAR, RAW, array="s", block=64, args=lambda: (ramp(192), zeros(64)), expect=weighted)
+@fault(WAR, array="s", block=64, args=lambda: (ramp(192), zeros(64)), expect=weighted)
 def sum_over_tiles(x, out):
     s = cuda.shared.array(64, int32)
     t = cuda.threadIdx.x
@@ -607,7 +604,7 @@ def prefetch_synced(x, out):
     out[t] = total
 
 
-@fault(WAR, RAW, array="busy", block=64, args=lambda: (ramp(64) % 5, zeros(64)), expect=lambda x, out: x.max())
+@fault(WAR, array="busy", block=64, args=lambda: (ramp(64) % 5, zeros(64)), expect=lambda x, out: x.max())
 def rounds_until_done(x, out):
     """The flag is lowered for the next round while others have yet to read it."""
     busy = cuda.shared.array(1, int32)
@@ -674,7 +671,7 @@ def syncthreads_between_warps(x, out):
         out[t - 32] = s[t - 32]
 
 
-@fault(RAW, WAR, array="s", block=64, args=lambda: (ramp(64), zeros(32)), expect=lambda x, out: x[32:])
+@fault(RAW, array="s", block=64, args=lambda: (ramp(64), zeros(32)), expect=lambda x, out: x[32:])
 def syncwarp_for_syncthreads_backwards(x, out):
     """Written in the last warp, read in the first: whoever runs warps in order sees the read first."""
     s = cuda.shared.array(32, int32)
@@ -744,7 +741,7 @@ def last_warp_unrolled_synced(x, out):
         out[0] = s[0] + s[1]
 
 
-@fault(RAW, WAR, array="s", block=64, args=lambda: (ramp(64), zeros(1)), expect=lambda x, out: x.sum())
+@fault(WAR, array="s", block=64, args=lambda: (ramp(64), zeros(1)), expect=lambda x, out: x.sum())
 def last_warp_in_one_statement(x, out):
     """All 32 lanes add: lane 0 reads s[16] while lane 16 writes it, and no syncwarp after the statement helps."""
     s = cuda.shared.array(64, int32)
@@ -779,7 +776,7 @@ def last_warp_read_sync_write(x, out):
         out[0] = s[0]
 
 
-@fault(RAW, WAR, array="s", block=64, args=lambda: (ramp(64), zeros(1)), expect=lambda x, out: x.sum())
+@fault(RAW, array="s", block=64, args=lambda: (ramp(64), zeros(1)), expect=lambda x, out: x.sum())
 def tree_of_syncwarps(x, out):
     """The first step adds what the other warp wrote."""
     s = cuda.shared.array(64, int32)
@@ -856,7 +853,7 @@ def syncwarp_mask_that_covers(x, out):
         out[t] = s[15 - t]
 
 
-@fault(RAW, WAR, WAW, array="s", block=128, args=io(128), expect=reversed_blocks(32))
+@fault(RAW, WAW, array="s", block=128, args=io(128), expect=reversed_blocks(32))
 def private_regions_overlap(x, out):
     """A region of its own for each warp, 16 cells apart."""
     s = cuda.shared.array(128, int32)
@@ -877,7 +874,7 @@ def private_regions(x, out):
     out[t] = s[warp * 32 + 31 - lane]
 
 
-@fault(RAW, WAR, array="sums", block=128, args=lambda: (ramp(128), zeros(128)), expect=lambda x, out: x.sum())
+@fault(RAW, array="sums", block=128, args=lambda: (ramp(128), zeros(128)), expect=lambda x, out: x.sum())
 def sums_of_warps(x, out):
     sums = cuda.shared.array(4, int32)
     t = cuda.threadIdx.x
@@ -960,7 +957,7 @@ def vote_and_syncwarp(x, out):
         out[t] = s[31 - t]
 
 
-@fault(RAW, WAR, array="s", block=64, args=io(64), expect=lambda x, out: x[::-1] + 64)
+@fault(RAW, array="s", block=64, args=io(64), expect=lambda x, out: x[::-1] + 64)
 def count_of_the_warp_for_that_of_the_block(x, out):
     """A ballot counts, and separates, only one warp."""
     s = cuda.shared.array(64, int32)
@@ -1017,7 +1014,7 @@ def histogram_with_atomics(x, out):
         out[t] = bins[t]
 
 
-@fault(RAW, WAR, WAW, array="bins", block=96, args=binned(96), expect=histogram_of)
+@fault(WAW, array="bins", block=96, args=binned(96), expect=histogram_of)
 def histogram_zeroed_without_barrier(x, out):
     bins = cuda.shared.array(BINS, int32)
     t = cuda.threadIdx.x
@@ -1042,7 +1039,7 @@ def histogram_zeroed(x, out):
         out[t] = bins[t]
 
 
-@fault(RAW, WAR, array="bins", grid=2, block=64, args=lambda: ((ramp(128) * 7) % 10, zeros(BINS)), expect=histogram_of)
+@fault(RAW, array="bins", grid=2, block=64, args=lambda: ((ramp(128) * 7) % 10, zeros(BINS)), expect=histogram_of)
 def histogram_read_without_barrier(x, out):
     bins = cuda.shared.array(BINS, int32)
     t = cuda.threadIdx.x
@@ -1068,7 +1065,6 @@ def histogram_per_block(x, out):
 
 
 @fault(
-    RAW,
     WAR,
     WAW,
     array="bins",
@@ -1133,7 +1129,7 @@ def two_threads_add_atomically(out):
         out[0] = s[0]
 
 
-@fault(RAW, WAR, WAW, array="n", block=64, args=io(64), expect=lambda x, out: np.arange(64) < 32)
+@fault(WAW, array="n", block=64, args=io(64), expect=lambda x, out: np.arange(64) < 32)
 def compaction(x, out):
     n = cuda.shared.array(1, int32)
     t = cuda.threadIdx.x
@@ -1351,7 +1347,7 @@ def bytes_of_its_own(x, out):
     out[t ^ 1] = s[t ^ 1]
 
 
-@fault(RAW, WAR, array="s", block=64, args=io(64, np.float64), expect=reversed_blocks(64))
+@fault(RAW, array="s", block=64, args=io(64, np.float64), expect=reversed_blocks(64))
 def float64_reverse(x, out):
     s = cuda.shared.array(64, float64)
     t = cuda.threadIdx.x
@@ -1409,7 +1405,6 @@ def fields_apart(x, out):
 
 @fault(
     RAW,
-    WAR,
     array=("cells", "dynamic shared memory"),
     block=64,
     shared_bytes=64 * 4,
@@ -1461,7 +1456,7 @@ def slices_apart(x, out):
     out[t] = first[63 - t] + second[t]
 
 
-@fault(RAW, WAR, array="right", block=64, args=io(64), expect=lambda x, out: x + x[::-1])
+@fault(RAW, array="right", block=64, args=io(64), expect=lambda x, out: x + x[::-1])
 def second_of_two_arrays(x, out):
     left, right = cuda.shared.array(64, int32), cuda.shared.array(64, int32)
     t = cuda.threadIdx.x
