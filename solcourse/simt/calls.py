@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from solcourse.simt import marks, overflow, printing
+from solcourse.simt import local_arrays, marks, overflow, printing
 from solcourse.simt.ir import Const, Instr
 from solcourse.simt.ops import bits_of, fused, ignore, intrinsic, library
 from solcourse.simt.pieces import LANE_IDS
@@ -144,6 +144,12 @@ def wrapped(e, i: Instr) -> None:
 def returned(e, i: Instr) -> None:
     if e.checks:
         e.returned(i)
+
+
+def unwritten(e, i: Instr) -> None:
+    if e.checks:
+        lanes = _active(e, e.value(i.args[0], True, "i1"))
+        e.note("uninitialized_read", i, lanes, e.op(f"zext <32 x i32> {e.value(i.args[1], True, 'i32')} to <32 x i64>"))
 
 
 def index_overflow(e, i: Instr) -> None:
@@ -304,7 +310,7 @@ CALLS: dict[str, Callable] = {
     "__nv_min": intrinsic("smin"), "__nv_max": intrinsic("smax"), "__nv_umin": intrinsic("umin"), "__nv_umax": intrinsic("umax"),
     "__nv_llmin": intrinsic("smin"), "__nv_llmax": intrinsic("smax"), "__nv_ullmin": intrinsic("umin"), "__nv_ullmax": intrinsic("umax"),
     "cudaCGGetIntrinsicHandle": lambda e, i: e.constant(i.type, 1, e.is_vector(i)),  # this_grid(); cfg.py knows its sync()
-    marks.WRAPPED: wrapped, marks.RETURNED: returned, overflow.INDEX: index_overflow,
+    marks.WRAPPED: wrapped, marks.RETURNED: returned, local_arrays.UNWRITTEN: unwritten, overflow.INDEX: index_overflow,
     "llvm.nvvm.shfl.sync.i32": shuffle, "llvm.nvvm.vote.sync": vote, "vprintf": print_line, "asm activemask.b32 $0;": active_mask, "asm nanosleep.u32 $0;": ignore,
 }  # fmt: skip
 

@@ -97,7 +97,8 @@ class _Teller:
         assert raw.checked is not None
         self.checked = raw.checked
         self.events = raw.checked.events
-        self.shapes = shared_shapes(function)
+        self.shapes = shapes_of(function, "shared.array")
+        self.locals = list(shapes_of(function, "local.array"))
 
     # ---- names
 
@@ -131,6 +132,10 @@ class _Teller:
     def allocation(self, row: int) -> Allocation | None:
         index = self.checked.allocations.get(row)
         return None if index is None else self.launch.bound.allocations[index]
+
+    def local(self, e: Event) -> str:
+        """The local array that a note is about."""
+        return self.locals[e.value] if e.value < len(self.locals) else ""
 
     def finding(self, kind: str, severity: str, message: str, hint: str, site: Site, me: Place, **more: Any) -> Finding:
         return Finding(
@@ -253,13 +258,20 @@ class _Teller:
             message = f"{one} and {two} both write {spot.element} at {where}; each time the value was the same"
         else:
             message = f"{one} and {two} both write {spot.element} at {where}: which value stays is a matter of chance"
-        severity = "warning" if weak or kind == "same_value_write" else "error"
+        # a plain look before a compare-and-swap is checked by the swap itself
+        looks = {first.atomic, second.atomic} == {True, False} and "write_after_write" != kind and self._swaps(first, second)
+        severity = "warning" if weak or looks or kind == "same_value_write" else "error"
         finding = self.finding(
             kind, severity, _capital(message) + ".", self._remedy(kind, e, first, second, a, b, spot), b, second,
             other_line=a.line, other_block=self.launch.block_at(first.block), other_thread=self.launch.thread_at(first.thread),
             array=spot.array, index=spot.index, count=sum(event.count for event, _ in group), space=spot.space, element=spot.element,
         )  # fmt: skip
         return Told(finding, Watch(e.row, e.offset, None if apart else second.block))
+
+    def _swaps(self, first: Place, second: Place) -> bool:
+        """Whether the atomic one of two accesses is a compare-and-swap."""
+        i = self.c.plan.sites[first.site if first.atomic else second.site][0]
+        return i.op == "cmpxchg"
 
     def _remedy(self, kind: str, e: Event, first: Place, second: Place, a: Site, b: Site, spot: _Spot) -> str:
         if kind == "lost_update":
@@ -324,28 +336,18 @@ class _Teller:
     # ---- what is noted (Plan.notes)
 
     def notes(self) -> list[Finding]:
-        groups: dict[tuple[str, str, int], list[Event]] = {}
+        groups: dict[tuple[str, str, int, str], list[Event]] = {}
         for e in self.events:
             if e.kind == shadow.NOTE:
                 kind, line, file = self.c.plan.notes[e.me.site]
-                groups.setdefault((kind, file, line), []).append(e)
+                groups.setdefault((kind, file, line, self.local(e) if kind == "uninitialized_read" else ""), []).append(e)
         found = []
-        for (kind, file, line), group in groups.items():
-            e = group[0]
+        for (kind, file, line, array), group in groups.items():
+            e, count = group[0], sum(other.count for other in group)
             severity, message, hint = _NOTES[kind](self, e, self.at(line, file))
-            found.append(
-                Finding(
-                    kind,
-                    severity,
-                    _capital(message),
-                    hint,
-                    file=file,
-                    line=line,
-                    block=self.launch.block_at(e.me.block),
-                    thread=self.launch.thread_at(e.me.thread),
-                    count=sum(other.count for other in group),
-                )  # fmt: skip
-            )
+            block, thread = self.launch.block_at(e.me.block), self.launch.thread_at(e.me.thread)
+            where = {"file": file, "line": line, "block": block, "thread": thread, "array": array, "space": "local" if array else ""}
+            found.append(Finding(kind, severity, _capital(message), hint, count=count, **where))
         return found
 
     # ---- synccheck
@@ -404,6 +406,11 @@ def _wrapped_index(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
     return "warning", message, "If that is not meant, guard the index: `if index >= 0:`. (On a GPU as here: numba compiles the rule in.)"
 
 
+def _unwritten_local(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
+    message = f"{t.thread(e.me, True)} reads an element of {t.local(e) or 'a local array'} at {where} that it has not written."
+    return "warning", message, "A local array holds nothing to rely on (numba happens to begin it with zeros): write every element first."
+
+
 def _index_overflow(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
     message = f"The index of {t.thread(e.me, True)} at {where} no longer fits into its integer type and has become {e.value}."
     return (
@@ -432,7 +439,7 @@ def _lane_not_in_mask(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
 
 
 _NOTES: dict[str, Callable[[_Teller, Event, str], tuple[str, str, str]]] = {
-    "wrapped_index": _wrapped_index, "index_overflow": _index_overflow, "inactive_lane": _inactive_lane, "lane_not_in_mask": _lane_not_in_mask,
+    "wrapped_index": _wrapped_index, "uninitialized_read": _unwritten_local, "index_overflow": _index_overflow, "inactive_lane": _inactive_lane, "lane_not_in_mask": _lane_not_in_mask,
 }  # fmt: skip
 
 
@@ -454,8 +461,9 @@ def _writes(p: Place) -> str:
     return "updates" if p.atomic else "writes"
 
 
-def shared_shapes(function: Callable | None) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Name of each shared array of a kernel -> its shape and the bytes of an element, as far as the source says so plainly."""
+def shapes_of(function: Callable | None, made_by: str) -> dict[str, tuple[tuple[int, ...], int]]:
+    """Name of each shared or local array of a kernel, in order -> its shape and the bytes of an element, as far as the source says so
+    plainly: (), 0 elsewhere."""
     if function is None:
         return {}
     try:
@@ -469,12 +477,12 @@ def shared_shapes(function: Callable | None) -> dict[str, tuple[tuple[int, ...],
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)):
             continue
         given = [*node.value.args, *(k.value for k in node.value.keywords)]
-        if ast.unparse(node.value.func).endswith("shared.array") and len(given) == 2:
+        if ast.unparse(node.value.func).endswith(made_by) and len(given) == 2:
             shape, dtype = (_value(part, names) for part in given)
             shape = (shape,) if isinstance(shape, int | np.integer) else shape
-            if isinstance(shape, tuple) and all(isinstance(n, int | np.integer) and n > 0 for n in shape):
-                found[node.targets[0].id] = (tuple(int(n) for n in shape), _itemsize(dtype))
-    return found
+            known = isinstance(shape, tuple) and all(isinstance(n, int | np.integer) and n > 0 for n in shape)
+            found[node.lineno, node.targets[0].id] = (tuple(int(n) for n in shape), _itemsize(dtype)) if known else ((), 0)
+    return {name: found[line, name] for line, name in sorted(found)}
 
 
 def _value(node: ast.expr, names: dict[str, Any]) -> Any:

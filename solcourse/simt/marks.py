@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from solcourse.simt.ir import Block, Const, Function, Instr
 from solcourse.simt.ir_text import Metadata
+from solcourse.simt.local_arrays import UNWRITTEN
 
 WRAPPED, RETURNED, NARROWED = "simt.mark.wrapped", "simt.mark.returned", "simt.mark.narrowed."
 
@@ -134,6 +135,10 @@ def _settled(block: Block, constants: dict[object, Const]) -> list[Instr]:
             if isinstance(i.args[0], Const):
                 constants[i.dest] = Const(i.type, _truncated(int(i.args[0].value or 0), int(i.type[1:])))
                 continue
+        elif name == UNWRITTEN and isinstance(i.args[0], Const) and not i.args[0].value:
+            continue
+        elif name.startswith("llvm.memset") and i.args[1] == Const("i8", -1):  # a twin begins as local memory does anyway
+            continue
         elif name == WRAPPED:
             if isinstance(i.args[0], Const) or (i.args, i.line) in marked:
                 continue

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import llvmlite.binding as llvm
 
-from solcourse.simt import arrays, half, libdevice, marks
+from solcourse.simt import arrays, half, libdevice, local_arrays, marks
 from solcourse.simt.bodies import with_bodies
 from solcourse.simt.ir import Block, Const, Function, Instr
 from solcourse.simt.recursion import RELOAD
@@ -63,6 +65,8 @@ def optimise(text: str, entry: str, *, checks: bool = False, light: bool = False
     text = _ACTIVE_MASK.sub(r"\1 convergent", text)  # or LLVM would make one of two in different branches
     text = _SREG_DECLARE.sub(r"declare i32 \1 memory(none) nounwind willreturn", text)  # and no range attribute
     text = text.replace(_GRID_SYNC, _GRID_SYNC + " convergent")  # numba forgets it: not to be copied into branches, or out of them
+    local = _LOCAL_ARRAY in text
+    text = local_arrays.hide(text) if light else text
     with _LOCK:
         machine = _nvptx()
         module = llvm.parse_assembly(text)
@@ -76,21 +80,24 @@ def optimise(text: str, entry: str, *, checks: bool = False, light: bool = False
         options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
         options.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, options)
-        tidy = llvm.create_new_module_pass_manager()
-        if light and _LOCAL_ARRAY not in text:
-            for name in LIGHT:
-                getattr(tidy, f"add_{name}_pass")()
-        else:
+        if light:
+            _run(module, builder, LIGHT)
+            if local:
+                _run(module, builder, ("instruction_namer",))
+                module = llvm.parse_assembly(local_arrays.with_twins(str(module)))
+        if local or not light:
             builder.getModulePassManager().run(module, builder)
-        tidy.add_lower_switch_pass()
-        tidy.add_loop_simplify_pass()
-        tidy.add_lcssa_pass()
-        tidy.add_global_dead_code_eliminate_pass()
-        tidy.add_instruction_namer_pass()
-        tidy.run(module, builder)
+        _run(module, builder, ("lower_switch", "loop_simplify", "lcssa", "global_dead_code_eliminate", "instruction_namer"))
         # "nneg" rests on signed overflow being impossible; where it happens all the same, NVVM's code converts the wrapped value
         text = str(module).replace("uitofp nneg ", "sitofp ")
         return text.replace("zext nneg ", "sext ") if checks else text  # what was signed: overflow.py
+
+
+def _run(module: Any, builder: Any, names: Iterable[str]) -> None:
+    passes = llvm.create_new_module_pass_manager()
+    for name in names:
+        getattr(passes, f"add_{name}_pass")()
+    passes.run(module, builder)
 
 
 def contract(function: Function) -> None:
