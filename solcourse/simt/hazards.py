@@ -259,7 +259,7 @@ class _Teller:
         else:
             message = f"{one} and {two} both write {spot.element} at {where}: which value stays is a matter of chance"
         # a plain look before a compare-and-swap is checked by the swap itself
-        looks = {first.atomic, second.atomic} == {True, False} and "write_after_write" != kind and self._swaps(first, second)
+        looks = {first.atomic, second.atomic} == {True, False} and kind != "write_after_write" and self._swaps(first, second)
         severity = "warning" if weak or looks or kind == "same_value_write" else "error"
         finding = self.finding(
             kind, severity, _capital(message) + ".", self._remedy(kind, e, first, second, a, b, spot), b, second,
@@ -346,7 +346,7 @@ class _Teller:
             e, count = group[0], sum(other.count for other in group)
             severity, message, hint = _NOTES[kind](self, e, self.at(line, file))
             block, thread = self.launch.block_at(e.me.block), self.launch.thread_at(e.me.thread)
-            where = {"file": file, "line": line, "block": block, "thread": thread, "array": array, "space": "local" if array else ""}
+            where: dict[str, Any] = {"file": file, "line": line, "block": block, "thread": thread, "array": array, "space": "local" if array else ""}
             found.append(Finding(kind, severity, _capital(message), hint, count=count, **where))
         return found
 

@@ -135,9 +135,7 @@ def _settled(block: Block, constants: dict[object, Const]) -> list[Instr]:
             if isinstance(i.args[0], Const):
                 constants[i.dest] = Const(i.type, _truncated(int(i.args[0].value or 0), int(i.type[1:])))
                 continue
-        elif name == UNWRITTEN and isinstance(i.args[0], Const) and not i.args[0].value:
-            continue
-        elif name.startswith("llvm.memset") and i.args[1] == Const("i8", -1):  # a twin begins as local memory does anyway
+        elif _is_idle(name, i.args):
             continue
         elif name == WRAPPED:
             if isinstance(i.args[0], Const) or (i.args, i.line) in marked:
@@ -145,6 +143,13 @@ def _settled(block: Block, constants: dict[object, Const]) -> list[Instr]:
             marked.add((i.args, i.line))
         kept.append(i)
     return kept
+
+
+def _is_idle(name: str, args: tuple) -> bool:
+    """A mark that never speaks; and the beginning of a local array's twin, which is how local memory begins anyway."""
+    if name == UNWRITTEN:
+        return isinstance(args[0], Const) and not args[0].value
+    return name.startswith("llvm.memset") and args[1] == Const("i8", -1)
 
 
 def _truncated(value: int, bits: int) -> int:
