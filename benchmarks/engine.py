@@ -1,4 +1,4 @@
-"""How fast is the engine? Against numba's CUDA simulator, NumPy and @njit, with and without counters, on one and two threads.
+"""How fast is the engine? Against numba's CUDA simulator, NumPy and @njit, with and without counters, sanitized, on one and two threads.
 
     python benchmarks/engine.py [--quick] [--check] [--only NAME ...]
 
@@ -40,6 +40,7 @@ TARGETS = {  # name -> (limit, whether the figure must stay below it)
     "counters / bounds checks, regular": (1.3, True),
     "counters / bounds checks, irregular": (4.0, True),
     "1 thread / 2 threads, compute-bound above 50 ms": (1.6, False),
+    "sanitized / counted": (20.0, True),
 }
 
 
@@ -154,6 +155,11 @@ class Launch:
 
     def run(self, **options: Any) -> Any:
         return self.execute(self.kernel, self.bound, self.spec.grid, self.spec.block, self.spec.dynamic_shared_bytes, **options)
+
+    def sanitize(self) -> Any:
+        from solcourse.simt import engine
+
+        return engine.sanitize(self.kernel, self.bound, self.spec.grid, self.spec.block, self.spec.dynamic_shared_bytes)
 
 
 def result_of(name: str, shape: tuple[int, ...], threads: int) -> tuple:
@@ -299,6 +305,8 @@ class Row:
     bounds: float
     one_thread: float
     bounds_one_thread: float
+    sanitized: float
+    counted_beside: float
     numpy_s: float
     njit_compile_s: float
     njit_s: float
@@ -313,6 +321,11 @@ class Row:
         return self.one_thread / self.bounds_one_thread
 
     @property
+    def sanitizer_ratio(self) -> float:
+        """With every check of the sanitizer, on its one thread / with every counter, on all threads; measured side by side."""
+        return self.sanitized / self.counted_beside
+
+    @property
     def simulator_ratio(self) -> float:
         return self.simulator_s / self.engine_there_s
 
@@ -323,6 +336,8 @@ def measure(entry: Entry, quick: bool, budget_s: float) -> Row:
     launch.run(counters=False, sample_blocks=1)
     builds = [{}, {"counters": False}, {"threads": 1}, {"threads": 1, "counters": False}]
     times = best_of(*(functools.partial(launch.run, **build) for build in builds), seconds=2.0)
+    launch.sanitize()  # compiles
+    checked = best_of(launch.sanitize, launch.run, seconds=1.0)
 
     def plain() -> Any:
         return entry.numpy(*arguments) if entry.numpy else None
@@ -342,14 +357,15 @@ def measure(entry: Entry, quick: bool, budget_s: float) -> Row:
     if not case(entry.name).warp_level:  # the simulator has no shuffles and votes
         there = side_by_side(entry, wanted if entry in NAMED else entry.tiny, budget_s if entry.name == MATMUL else budget_s / 12)
     return Row(
-        entry, shape, launch.frontend_s, launch.native_s, *times, numpy_s, njit_compile_s, njit_s, *there,
+        entry, shape, launch.frontend_s, launch.native_s, *times, *checked, numpy_s, njit_compile_s, njit_s, *there,
         identical=result_of(entry.name, shape, 1) == result_of(entry.name, shape, 2),
     )  # fmt: skip
 
 
 HEADER = (
     f"{'kernel':<22} {'size':>14} | {'compile: numba':>14} {'engine':>9} | {'engine':>9} {'bounds':>9} {'ratio':>6} {'1 thread':>9}"
-    f" {'same':>4} | {'NumPy':>9} {'@njit':>9} {'(compile)':>9} | {'simulator at':>12} {'takes':>9} {'engine':>9} {'ratio':>9}"
+    f" {'same':>4} | {'sanitized':>9} {'ratio':>6}"
+    f" | {'NumPy':>9} {'@njit':>9} {'(compile)':>9} | {'simulator at':>12} {'takes':>9} {'engine':>9} {'ratio':>9}"
 )
 
 
@@ -369,7 +385,8 @@ def line(row: Row) -> str:
         f"{row.entry.name:<22.22} {size(row.shape):>14} | {seconds(row.frontend_s):>14} {seconds(row.native_s):>9}"
         f" | {seconds(row.engine):>9} {seconds(row.bounds):>9} {row.counters_ratio:>5.2f}x"
         f" {seconds(row.one_thread):>9}"
-        f" {'yes' if row.identical else 'NO':>4} | {seconds(row.numpy_s):>9} {seconds(row.njit_s):>9} {seconds(row.njit_compile_s):>9}"
+        f" {'yes' if row.identical else 'NO':>4} | {seconds(row.sanitized):>9} {row.sanitizer_ratio:>5.1f}x"
+        f" | {seconds(row.numpy_s):>9} {seconds(row.njit_s):>9} {seconds(row.njit_compile_s):>9}"
         f" | {size(row.simulator_shape):>12} {seconds(row.simulator_s):>9} {seconds(row.engine_there_s):>9} {ratio:>9}"
     )
 
@@ -391,6 +408,8 @@ def figures(rows: list[Row]) -> dict[str, float]:
     ]
     if scaling:
         found["1 thread / 2 threads, compute-bound above 50 ms"] = min(scaling)
+    if rows:
+        found["sanitized / counted"] = max(row.sanitizer_ratio for row in rows)
     for kind in ("regular", "irregular", "random"):
         ratios = [row.counters_ratio for row in rows if row.entry.access == kind]
         if ratios:
