@@ -32,6 +32,7 @@ machine     machine        threads, their memory, the launch, raw counters back
             addressable, pool, recording, printing   the arrays of a launch; memory kept between launches; the Trace; print()
 engine      engine, counting, faults   one launch; raw counters -> counts by site and line; what went wrong -> the learner's error
             hazards        what the checks saw -> Findings
+            strays, sources   a stray access in a learner's words; what the kernel's own text says about it
             records        what comes of it: the definition of every count
 
 To add an intrinsic, a library function or a piece of inline assembly: one row in calls.py (CALLS; FAMILIES when its name ends in a

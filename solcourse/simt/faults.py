@@ -6,21 +6,19 @@ where (source line, block, thread), and what to try.
 
 from __future__ import annotations
 
-import ast
 import linecache
 import math
-import re
 from dataclasses import dataclass
 
 from solcourse.errors import BarrierError, OutOfBounds, RunawayKernel
-from solcourse.simt.arguments import Allocation, BoundArguments
+from solcourse.simt.arguments import BoundArguments
 from solcourse.simt.compiler import Compiled
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw
-from solcourse.simt.records import WARP, Finding, Residency, Site
-from solcourse.simt.recursion import RECURSION, STACK_BYTES
+from solcourse.simt.records import Finding, Residency
 from solcourse.simt.resident import BARRIER, GRID, LANES, LOOP, Stuck
+from solcourse.simt.strays import stray
 
 Dim = tuple[int, int, int]
 
@@ -189,96 +187,3 @@ def _deadlock(launch: Launch, stuck: Stuck) -> Exception:
         return RunawayKernel(f"{message} {hint}", file=launch.file, line=line)
     finding = Finding("deadlock", "error", message, hint, file=launch.file, line=line, block=launch.block_at(stuck.block))
     return BarrierError(f"{message} {hint}", finding=finding, file=launch.file, line=line)
-
-
-# ---- stray accesses ---------------------------------------------------------------------------------------------------
-
-GUARD = "A GPU would not have said anything. Guard the access, for example `if {}:`, or check the index."
-
-
-def stray(launch: Launch, error: tuple[int, ...]) -> Finding:
-    _, site_index, lane, offset, mask, _, linear, warp = error
-    site, array_bytes = launch.compiled.program.sites[site_index], launch.compiled.array_bytes
-    at, thread = launch.block_at(linear), launch.thread_at(warp * WARP + lane)
-    line = f"in kernel {launch.kernel.name}, line {site.line}{_quoted(linecache.getline(site.file, site.line).strip())}"
-    if site.array == RECURSION:
-        return _stack_overflow(site, line, at, thread)
-    allocation = next((a for a in launch.bound.allocations if a.name == site.array), None)
-    index, element, extent = element_of(site, allocation, offset, array_bytes.get(site.array, 0))
-    hint = GUARD.format(_guard(site, linecache.getline(site.file, site.line), index) or "i < x.size")
-    if site.kind.startswith("shared") and allocation is None and not array_bytes.get(site.array, 0):
-        dynamic = launch.dynamic_shared_bytes
-        extent = f"{dynamic // site.size} elements in the {dynamic:,} bytes of dynamic shared memory of this launch"
-        hint = f"{launch.kernel.name}[grid, block, stream, bytes] gives each block that many bytes; at least {offset + site.size:,} are needed here."
-    verb = {"load": "reads", "store": "writes", "atomic": "updates"}[site.kind.rsplit("_", 1)[1]]
-    where = f"{site.array}[{element}]" if allocation is not None else f"element {element} of {site.array or 'an array'}"
-    lanes = (mask & 0xFFFFFFFF).bit_count()
-    more = f" ({lanes} lanes of this warp do)" if lanes > 1 else ""
-    return Finding(
-        kind="out_of_bounds",
-        severity="error",
-        message=f"Out-of-bounds access {line}: thread {_show(thread)} of block {_show(at)} {verb} {where}, but the array has {extent}{more}.",
-        hint=hint,
-        file=site.file,
-        line=site.line,
-        block=at,
-        thread=thread,
-        array=site.array,
-        index=int(index),
-        count=lanes,
-    )
-
-
-def _guard(site: Site, source: str, index: int) -> str:
-    """The condition under which the line's only index into that array is inside: "i + 1 < x.size"; '' where that cannot be told."""
-    text = re.sub(r"^(if|elif|while|return)\b|^for\b.*?\bin\b", "", source.strip()).strip().removesuffix(":")
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return ""
-    found = {
-        ast.unparse(node.slice): node.slice
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == site.array
-    }
-    if len(found) != 1:
-        return ""
-    ((written, node),) = found.items()
-    if isinstance(node, ast.Tuple):
-        return " and ".join(f"{ast.unparse(part)} < {site.array}.shape[{axis}]" for axis, part in enumerate(node.elts))
-    if isinstance(node, ast.Slice | ast.Constant):
-        return ""
-    return f"{written} >= 0" if index < 0 else f"{written} < {site.array}.size"
-
-
-def _stack_overflow(site: Site, line: str, block: Dim, thread: Dim) -> Finding:
-    return Finding(
-        kind="stack_overflow",
-        severity="error",
-        message=f"The recursion {line}, is too deep: thread {_show(thread)} of block {_show(block)} needs more than the "
-        f"{STACK_BYTES >> 10} KiB of stack that a thread has here.",
-        hint="Does every call come nearer to the case that ends it? A GPU gives a thread 1 KiB by default, and a loop needs none.",
-        file=site.file,
-        line=site.line,
-        block=block,
-        thread=thread,
-        array=site.array,
-    )
-
-
-def element_of(site: Site, allocation: Allocation | None, offset: int, nbytes: int) -> tuple[int, str, str]:
-    """(flat index, index as written, the array's extent) of the byte `offset` of the allocation that a site strayed from."""
-    if allocation is None:
-        index = offset // site.size
-        return index, str(index), f"{nbytes // site.size} elements" if nbytes else "another size"
-    view = getattr(allocation.array, "engine_view", allocation.array)
-    strides = getattr(view, "strides", None)
-    if not strides or any(s == 0 for s in strides) or len(strides) < 2:
-        index = offset // (allocation.itemsize or site.size)
-        size = math.prod(allocation.shape)
-        return index, str(index), f"{size} elements" if len(allocation.shape) <= 1 else f"shape {allocation.shape}"
-    left = allocation.address + offset - view.ctypes.data
-    parts = [0] * len(strides)
-    for axis in sorted(range(len(strides)), key=lambda a: -abs(strides[a])):  # the slowest axis takes what lies beyond
-        parts[axis], left = divmod(left, strides[axis]) if strides[axis] > 0 else (-(left // -strides[axis]), left % -strides[axis])
-    return offset // (allocation.itemsize or site.size), ", ".join(map(str, parts)), f"shape {view.shape}"

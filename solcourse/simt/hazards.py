@@ -20,10 +20,11 @@ import numpy as np
 from solcourse.simt import shadow
 from solcourse.simt.arguments import Allocation
 from solcourse.simt.checking import Event, Place, Seen, Watch
-from solcourse.simt.faults import Dim, Launch, barrier_findings, element_of, fault_of, stray
+from solcourse.simt.faults import Dim, Launch, barrier_findings, fault_of
 from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw
 from solcourse.simt.records import WARP, Finding, Site, Touch
+from solcourse.simt.strays import element_of, stray
 
 MOST_WATCHED = 8  # elements that the second run looks at
 _RACES = {

@@ -50,7 +50,9 @@ def test_a_grid_larger_than_the_array_is_an_error_though_a_gpu_is_silent():
 def test_a_guard_with_and_instead_of_or_is_told_with_both_indices():
     # columns 20-31 of 16 rows do not exist; a[0, 20] is a[1, 0] in memory, and a[15, 20] is the first beyond it
     said = refused(sol.OutOfBounds, half_guarded[(4, 2), (4, 16)], np.zeros((16, 20)), np.zeros(1))
-    assert "thread (3, 4, 0) of block (3, 1, 0) reads a[16, 0], but the array has shape (16, 20)" in said
+    assert "thread (3, 4, 0) of block (3, 1, 0) reads a[15, 20], but the array has shape (16, 20)" in said
+    assert "The guard at line" in said
+    assert "`x >= a.shape[0] and y >= a.shape[1]`, lets it through: `and` should be `or`" in said
 
 
 def test_an_array_in_a_tuple_is_told_by_its_place_and_size():
