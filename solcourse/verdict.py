@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from solcourse import units
+from solcourse.findings import Findings
 from solcourse.grading import Gate, number
 from solcourse.simt.records import Finding
 from solcourse.svg import GREEN, ORANGE
@@ -126,6 +127,9 @@ class Verdict:
         if self.hint_number:
             number_, text = self.hint_number, self.hints[self.hint_number - 1]
             hint = f"<details><summary>Hint {number_} of {len(self.hints)}</summary>{escape(text)}</details>"
+        pictured = [f for f in self.findings if f.touches]
+        if pictured:
+            hint += f"<details><summary>Who accessed what</summary>{Findings(pictured)._repr_html_()}</details>"
         table = f'<table style="border-collapse:collapse;text-align:left;color:inherit;font:inherit">{"".join(body)}</table>'
         return f'<div class="solcourse-verdict" style="line-height:1.5">{head}{table}{hint}</div>'
 
