@@ -7,6 +7,7 @@ parties, and with the picture of who touched the cell where that is known.
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -169,8 +170,8 @@ def _numbered(f: Finding) -> Iterator[tuple[bool, str]]:
 
 
 def _said(f: Finding) -> str:
-    """The message as a sentence; and who, where it does not name them."""
-    message = (f.message or "").rstrip()
+    """The message as a sentence, without the source lines, which are shown above it; and who, where it does not name them."""
+    message = re.sub(r"\b(line \d+) \(`[^`]*`\)", r"\1", f.message or "").rstrip()
     message += "." if message and message[-1] not in ".!?" else ""
     parties = ((f.other_block, f.other_thread), (f.block, f.thread))
     named = [f"thread {dim(t)}" + (f" of block {dim(b)}" if b is not None else "") for b, t in parties if t is not None]

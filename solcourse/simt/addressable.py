@@ -30,8 +30,8 @@ class Addressable:
         for a in self.allocations:  # 512-byte aligned, as cudaMalloc's are at least
             self.lines.append(line)
             line += -(-max(a.nbytes, 1) // 512) * 4
-        pointers = [v for t, v in bound.values if t in ("ptr", "i8*") or t.endswith("*")]
-        self.of_param = [self._find(int(p)) for p in pointers]
+        self.pointers = [int(v) for t, v in bound.values if t in ("ptr", "i8*") or t.endswith("*")]
+        self.of_param = [self._find(p) for p in self.pointers]
         reached = zip((k for k, (kind, _) in enumerate(c.plan.rows) if kind == "param"), self.of_param, strict=False)
         rows = [(k, index) for k, index in reached if index is not None]
         self.read = {index for k, index in rows if k in c.plan.read_rows}  # allocations the kernel may read, by any parameter

@@ -152,6 +152,7 @@ class Shadow:
         self.shared_rows = {k: plan.shared_offsets[plan.rows[k][1]] for k in shared}
         params = [k for k, kind in enumerate(kinds) if kind == "param"]
         self.param_rows = [(k, index) for k, index in zip(params, self.arrays.of_param, strict=True) if index is not None]
+        self.pointers = dict(zip(params, self.arrays.pointers, strict=True))
         self.step = {index: _step(min(sizes[k] for k, other in self.param_rows if other == index)) for _, index in self.param_rows}
         loaded = {index for k, index in self.param_rows if k in plan.loaded_rows}
         self.read = loaded & self.arrays.written
@@ -198,7 +199,8 @@ class Shadow:
                 _, writes, reads = self.cells[index]
                 row[ALLOC["written"] // 8], row[ALLOC["read"] // 8] = writes.ctypes.data, 0 if reads is None else reads.ctypes.data
             row[ALLOC["stamp"] // 8] = 0 if written is None else written.ctypes.data
-            row[ALLOC["count"] // 8] = step | PRESENT if index in self.cells or written is not None else 0
+            askew = self.pointers[k] - self.arrays.allocations[index].address & (1 << step) - 1  # then each access is to be looked at
+            row[ALLOC["count"] // 8] = step | PRESENT if index in self.cells or written is not None or askew else 0
         for k in self.shared_rows:
             worker.rows[k, ALLOC["count"] // 8] = self.shared_step | shadow.SHARED_BIT | PRESENT
         self.watch[:3] = len(self.watches), 0, self.seen.ctypes.data
