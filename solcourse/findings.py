@@ -175,7 +175,7 @@ def _said(f: Finding) -> str:
     message += "." if message and message[-1] not in ".!?" else ""
     parties = ((f.other_block, f.other_thread), (f.block, f.thread))
     named = [f"thread {dim(t)}" + (f" of block {dim(b)}" if b is not None else "") for b, t in parties if t is not None]
-    who = f"Seen with {' and '.join(named)}." if named and "thread" not in message else ""
+    who = f"Seen with {' and '.join(named)}." if named and "thread" not in message.lower() else ""
     return upper(" ".join(filter(None, (message, who))))
 
 

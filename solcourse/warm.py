@@ -1,7 +1,8 @@
 """Compiles the cache simulator and the sanitizer's checks once, so that a learner's first profile and check do not wait for them:
 `python -m solcourse.warm`, run at set-up.
 
-numba keeps what it compiled in __pycache__, beside solcourse/cachesim.py and solcourse/simt/shadow.py; where it may not write there, in its own cache folder.
+numba keeps what it compiled in __pycache__, beside solcourse/cachesim.py and solcourse/simt/shadow.py;
+where it may not write there, in its own cache folder.
 """
 
 from __future__ import annotations

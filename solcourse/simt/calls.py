@@ -128,7 +128,7 @@ def _active(e, condition: str) -> str:
 
 def fence(e, i: Instr) -> None:
     if e.checks:
-        e.fence()
+        e.fence("cta" in i.attr[0])
 
 
 def wrapped(e, i: Instr) -> None:

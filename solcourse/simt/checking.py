@@ -1,7 +1,8 @@
 """The shadow memory of one launch: how large, where, and what shadow.py found, as records.
 
 Of an array that the kernel writes, each cell (the smallest piece the kernel accesses of it) has a word of 8 bytes for the last write,
-and if the kernel reads it too, two more for the last reads: 8 to 24 bytes for 4 bytes of float32. Arrays that are only read need none.
+and if the kernel reads it too, two more for the last reads, and two for atomic operations if there are any: 8 to 40 bytes for 4 bytes of
+float32. Arrays that are only read need none.
 All of it at once is bounded by MOST_BYTES; a sample of the blocks touches, and needs, only what those blocks access.
 """
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _PHYSICAL = hasattr(os, "sysconf") and os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") or 8 << 30
 MOST_BYTES = min(4 << 30, _PHYSICAL // 4)
+_WORDS = [ALLOC[name] // 8 for name in ("written", "read", "line")]  # where a row says where the words are; line: of atomic operations
 PRESENT = 16  # in ALLOC "count": the array has a shadow
 
 
@@ -99,7 +101,7 @@ class BlockShadow:
         self.state = aligned(shadow.STATE_BYTES).view(np.int64)
         matrix = shadow.KNOWN_BYTES * s.warps if s.plan.meets else 0
         self.known = aligned(2 * matrix + 64)
-        self.words = aligned(24 * s.shared_cells + 64)
+        self.words = aligned((40 if s.shared_atomics else 24) * s.shared_cells + 64)
         put = {
             "watch": s.watch.ctypes.data if s.watches else 0,
             "known": matrix and self.known.ctypes.data,
@@ -110,16 +112,17 @@ class BlockShadow:
         }
         for name, value in put.items():
             self.state[STATE[name] // 8] = value
-        writes, reads = self.words.ctypes.data, self.words.ctypes.data + 8 * s.shared_cells
+        base, n = self.words.ctypes.data, s.shared_cells
         self.rows = [
-            (k, writes + 8 * (offset >> s.shared_step), reads + 16 * (offset >> s.shared_step)) for k, offset in s.shared_rows.items()
+            (k, base + 8 * cell, base + 8 * n + 16 * cell, (base + 24 * n + 16 * cell) * s.shared_atomics)
+            for k, cell in ((k, offset >> s.shared_step) for k, offset in s.shared_rows.items())
         ]
 
     def place(self, worker: Worker) -> None:
         """This is the block that the worker runs."""
         worker.record[THREAD["shadow"] // 8] = self.state.ctypes.data
-        for k, writes, reads in self.rows:
-            worker.rows[k, ALLOC["written"] // 8], worker.rows[k, ALLOC["read"] // 8] = writes, reads
+        for k, *words in self.rows:
+            worker.rows[k, _WORDS] = words
 
 
 class Shadow:
@@ -139,7 +142,9 @@ class Shadow:
         self.extents = extents
         self.seen = np.zeros((shadow.TOUCHES, 4), np.int64)
         self.watch = np.zeros(3 + 3 * len(self.watches), np.int64)
-        self.cells: dict[int, tuple[int, np.ndarray, np.ndarray | None]] = {}  # allocation -> step, words of writes, words of reads
+        self.cells: dict[
+            int, list[np.ndarray]
+        ] = {}  # allocation -> words of writes, of reads, of atomic operations; empty where there are none
         self.before: dict[int, np.ndarray] = {}  # allocation -> cells written before the grid met
         self.block: BlockShadow | None = None
 
@@ -149,17 +154,19 @@ class Shadow:
         shared = [k for k, kind in enumerate(kinds) if kind == "shared"]
         self.shared_step = _step(min((sizes[k] for k in shared), default=8))
         self.shared_cells = (shared_bytes >> self.shared_step) + 2 if shared else 0
+        self.shared_atomics = any(k in plan.atomic_rows for k in shared)
         self.shared_rows = {k: plan.shared_offsets[plan.rows[k][1]] for k in shared}
         params = [k for k, kind in enumerate(kinds) if kind == "param"]
         self.param_rows = [(k, index) for k, index in zip(params, self.arrays.of_param, strict=True) if index is not None]
         self.pointers = dict(zip(params, self.arrays.pointers, strict=True))
         self.step = {index: _step(min(sizes[k] for k, other in self.param_rows if other == index)) for _, index in self.param_rows}
         loaded = {index for k, index in self.param_rows if k in plan.loaded_rows}
-        self.read = loaded & self.arrays.written
-        needed = {
-            index: (24 if index in self.read else 8) * ((self.arrays.allocations[index].nbytes >> self.step[index]) + 2)
-            for index in self.arrays.written
-        }
+        self.sizes = {
+            index: [n * ((self.arrays.allocations[index].nbytes >> self.step[index]) + 2)
+                    for n in (1, 2 * (index in loaded), 2 * (index in self.arrays.atomic))]
+            for index in sorted(self.arrays.written)
+        }  # fmt: skip
+        needed = {index: 8 * sum(sizes) for index, sizes in self.sizes.items()}
         if count > shadow.MOST_BLOCKS:
             raise self._too_large(f"{count:,} blocks are more than the {shadow.MOST_BLOCKS:,} that can be told apart")
         if len(self.c.program.sites) >= shadow.MOST_SITES:
@@ -179,6 +186,8 @@ class Shadow:
         )
 
     def _words(self, n: int) -> np.ndarray:
+        if n == 0:
+            return np.zeros(0, np.int64)
         if self.arrays.sampled:  # pages that are not touched must cost nothing
             return np.frombuffer(mmap.mmap(-1, 8 * n), np.int64)
         block = MEMORY.take(8 * n)
@@ -189,15 +198,11 @@ class Shadow:
         """Gives the launch's only worker its shadow."""
         launch[LAUNCH["shadow_rows"] // 8] = self.plan.find_rows
         self.base = worker.rows.ctypes.data
-        for index in sorted(self.arrays.written):
-            cells = (self.arrays.allocations[index].nbytes >> self.step[index]) + 2
-            self.cells[index] = self.step[index], self._words(cells), self._words(2 * cells) if index in self.read else None
+        self.cells = {index: [self._words(n) for n in sizes] for index, sizes in self.sizes.items()}
         for k, index in self.param_rows:
             step, row = self.step[index], worker.rows[k]
             written = self.arrays.allocations[index].initialised
-            if index in self.cells:
-                _, writes, reads = self.cells[index]
-                row[ALLOC["written"] // 8], row[ALLOC["read"] // 8] = writes.ctypes.data, 0 if reads is None else reads.ctypes.data
+            row[_WORDS] = [w.ctypes.data if len(w) else 0 for w in self.cells[index]] if index in self.cells else 0
             row[ALLOC["stamp"] // 8] = 0 if written is None else written.ctypes.data
             askew = self.pointers[k] - self.arrays.allocations[index].address & (1 << step) - 1  # then each access is to be looked at
             row[ALLOC["count"] // 8] = step | PRESENT if index in self.cells or written is not None or askew else 0
@@ -215,28 +220,33 @@ class Shadow:
 
     def forget_order(self) -> None:
         """The whole grid has met: what was accessed before is ordered before what follows."""
-        for index, (step, writes, reads) in self.cells.items():
-            self._remember_written(self.arrays.allocations[index], step, writes)
-            self.before[index] = (writes != 0) | self.before.get(index, False)
-            writes.fill(0)
-            if reads is not None:
-                reads.fill(0)
+        for index, words in self.cells.items():
+            self.before[index] = self._written(index)
+            for w in words:
+                w.fill(0)
 
-    def _remember_written(self, allocation: Allocation, step: int, writes: np.ndarray) -> None:
+    def _written(self, index: int) -> np.ndarray:
+        """Which cells of an allocation have been written; remembered there, if it asks."""
+        allocation, step = self.arrays.allocations[index], self.step[index]
+        writes, _, updates = self.cells[index]
+        written = (writes != 0) | self.before.get(index, np.False_)
+        if len(updates):
+            written |= updates[::2] != 0
         if allocation.initialised is not None:
-            cells = np.repeat(writes != 0, 1 << step)[: allocation.nbytes]
-            allocation.initialised[cells] = 1
+            allocation.initialised[np.repeat(written, 1 << step)[: allocation.nbytes]] = 1
+        return written
 
     def finish(self) -> Checked:
         """What was seen. The memory is given back."""
         rows = self.events.reshape(-1, shadow.EVENT_WORDS)
         events = [self._event(row) for row in rows[rows[:, 0] != 0].tolist()]
         seen = [Seen(k, self._place(word), kind, phase) for k, word, kind, phase in self.seen[: int(self.watch[1])].tolist()]
-        written = {}
-        for index, (step, writes, _) in self.cells.items():
-            self._remember_written(self.arrays.allocations[index], step, writes)
-            if not self.arrays.sampled and _may_be_short(self.arrays.allocations[index], self.extents):
-                written[index] = (writes != 0) | self.before.get(index, False)
+        written: dict[int, np.ndarray] = {}
+        for index in self.cells:
+            short = not self.arrays.sampled and _may_be_short(self.arrays.allocations[index], self.extents)
+            if short or self.arrays.allocations[index].initialised is not None:
+                cells = self._written(index)
+                written |= {index: cells} if short else {}
         MEMORY.give([*self.taken, self.events.view(np.uint8)])
         self.taken, self.cells = [], {}
         events.sort(key=lambda e: (e.kind, e.me.site, e.other.site))

@@ -6,13 +6,8 @@ allows it (`rows_uniform`: a warp never spans two rows of the block), with count
 
 from __future__ import annotations
 
-import ast
 import ctypes
-import inspect
-import linecache
-import textwrap
 import threading
-import tokenize
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +21,7 @@ from solcourse.errors import UnsupportedKernel
 from solcourse.simt import access, costs, driver, marks, overflow, runtime, shadow
 from solcourse.simt import cfg as cfg_
 from solcourse.simt.captured import as_parameters
+from solcourse.simt.declared import shared_names
 from solcourse.simt.emit import Emitter
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, type_text
@@ -245,21 +241,6 @@ def _members(kind: Any, path: list[str]) -> str:
         index, *path = path
         said, kind = f"{said}[{index}]", kind[int(index)]
     return said
-
-
-def shared_names(kernel: KernelIR) -> list[str]:
-    """The variables that the kernel's source gives to its shared arrays, in order; empty when the source cannot be read."""
-    lines = linecache.getlines(kernel.file)[kernel.first_line - 1 :]
-    try:
-        tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
-    except (SyntaxError, IndexError, tokenize.TokenError):
-        return []
-    found = []
-    for node in ast.walk(tree):
-        made = isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)
-        if made and ast.unparse(node.value.func).endswith("shared.array"):  # type: ignore[attr-defined]
-            found.append((node.lineno, node.col_offset, node.targets[0].id))  # type: ignore[attr-defined]
-    return [name for *_, name in sorted(found)]
 
 
 def _provided(symbol: str) -> bool:

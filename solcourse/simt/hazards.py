@@ -6,25 +6,26 @@ barriers: the way between them that no barrier is on is the one that lacks it. W
 
 from __future__ import annotations
 
-import ast
-import inspect
 import linecache
 import math
-import textwrap
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import le
 from typing import Any
 
 import numpy as np
 
-from solcourse.simt import shadow
+from solcourse.simt import remedies, shadow
 from solcourse.simt.arguments import Allocation
 from solcourse.simt.checking import Event, Place, Seen, Watch
+from solcourse.simt.declared import shapes_of
 from solcourse.simt.faults import Dim, Launch, barrier_findings, fault_of
 from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw
 from solcourse.simt.records import WARP, Finding, Site, Touch
-from solcourse.simt.strays import element_of, stray
+from solcourse.simt.remedies import Hazard
+from solcourse.simt.strays import covered, element_of, negative_index, stray
 
 MOST_WATCHED = 8  # elements that the second run looks at
 _RACES = {
@@ -51,8 +52,29 @@ def findings(launch: Launch, raw: Raw, function: Callable | None) -> list[Told]:
     others = [*teller.faults(), *teller.misaligned(), *teller.notes(), *teller.barriers()]
     if not any(f.severity == "error" for f in (*others, *(t.finding for t in told))):
         others += teller.unwritten()
-    told += [Told(f) for f in others]
+    elif any(f.kind == "out_of_bounds" for f in others):  # the launch ended before the arrays were written: only the text can tell
+        others += teller.not_reached()
+    told = _causes([*told, *(Told(f) for f in others)])
     return sorted(told, key=lambda t: _order(t.finding, launch.file))
+
+
+def _causes(told: list[Told]) -> list[Told]:
+    """Without what only follows from another finding: an element is read before it was written where nothing makes the reader wait for
+    the writer, and an index that has overflowed leaves the array."""
+    races = {(f.array, f.file, line) for f in (t.finding for t in told) if f.check == "racecheck" for line in (f.line, f.other_line)}
+    overflows = {(f.file, f.line) for f in (t.finding for t in told) if f.kind == "index_overflow"}
+    return [
+        t
+        for t in told
+        if not (t.finding.kind == "uninitialized_read" and (t.finding.array, t.finding.file, t.finding.line) in races)
+        and not (t.finding.kind in ("out_of_bounds", "wrapped_index") and (t.finding.file, t.finding.line) in overflows)
+    ]
+
+
+def _updates(key: tuple, store: tuple[str, int]) -> bool:
+    """Whether a hazard is that of threads that read an element and then write it at the line `store`."""
+    kind, first, second, _ = key
+    return second == store and (kind == "write_after_read" or first == second)
 
 
 def _order(f: Finding, file: str) -> tuple:
@@ -160,6 +182,14 @@ class _Teller:
         if finding is not None:
             return [finding]
         line = getattr(error, "line", None) or self.launch.kernel.first_line
+        if raw.stuck and raw.stuck.deadlock:
+            others = [w.line for w in raw.stuck.waits if w.line != line]
+            block = self.launch.block_at(raw.stuck.block)
+            return [
+                Finding(
+                    "deadlock", "error", str(error), "", file=self.launch.file, line=line, block=block, other_line=min(others, default=None)
+                )
+            ]
         return [Finding("runaway", "error", str(error), "", file=self.launch.file, line=line)]
 
     def misaligned(self) -> list[Finding]:
@@ -196,6 +226,8 @@ class _Teller:
             key = (kind, (a.file, a.line), (b.file, b.line), self.spot(e).array)
             groups.setdefault(key, []).append((e, turned))
         self._join_updates(groups)
+        for key in [k for k in groups if k[0] == "same_value_write" and ("write_after_write", *k[1:]) in groups]:
+            groups["write_after_write", *key[1:]] += groups.pop(key)  # not always the same one
         return [self._race(kind, group) for (kind, *_), group in groups.items()]
 
     def _join_updates(self, groups: dict[tuple, list[tuple[Event, bool]]]) -> None:
@@ -204,10 +236,7 @@ class _Teller:
             _, first, second, array = key
             if first != second or key not in groups:
                 continue
-            reads = [
-                k for k in groups
-                if k[0] in ("read_after_write", "write_after_read") and k[3] == array and second in k[1:3] and self._updates(k, second, array)
-            ]  # fmt: skip
+            reads = [k for k in groups if k[0] in ("read_after_write", "write_after_read") and k[3] == array and _updates(k, second)]
             if reads:
                 lines = next((k[1:3] for k in reads if k[1] == k[2]), None) or reads[0][1:3]
                 joined = [pair for k in reads for pair in groups.pop(k)]
@@ -215,20 +244,17 @@ class _Teller:
                     joined += groups.pop((kind, first, second, array), [])
                 groups.setdefault(("lost_update", *lines, array), []).extend(joined)
 
-    def _updates(self, key: tuple, store: tuple[str, int], array: str) -> bool:
-        """Whether the threads that write an element at the line `store` are those that read it."""
-        return key[1] == key[2] or key[1] == store or key[2] == store
-
     def _is_turned(self, e: Event) -> bool:
         """Whether the access that came second in this run comes first in the program."""
         if e.me.site == e.other.site:
             return False
-        there, back = self._open_way(e.other.site, e.me.site), self._open_way(e.me.site, e.other.site)
+        barriers = set() if e.apart == 2 else set(self.c.barrier_nodes)  # of two blocks neither waits for the other
+        there, back = self._open_way(e.other.site, e.me.site, barriers), self._open_way(e.me.site, e.other.site, barriers)
         return back and not there
 
-    def _open_way(self, a: int, b: int) -> bool:
+    def _open_way(self, a: int, b: int, barriers: set[int]) -> bool:
         """Whether the program can come from one memory site to another without a barrier of the block."""
-        start, goal, barriers = int(self.c.site_nodes[a]), int(self.c.site_nodes[b]), set(self.c.barrier_nodes)
+        start, goal = int(self.c.site_nodes[a]), int(self.c.site_nodes[b])
         if start == goal and a < b:
             return True
         seen, todo = set(), [] if start in barriers else list(self.c.program.blocks[start].successors)
@@ -246,24 +272,15 @@ class _Teller:
         first, second = (e.me, e.other) if turned else (e.other, e.me)
         spot, a, b = self.spot(e), self.site(first.site), self.site(second.site)
         apart, weak = first.block != second.block, all(event.weak for event, _ in group)
-        one, two = self.thread(first, apart), self.thread(second, apart)
-        line_a, line_b = self.at(a.line, a.file), self.at(b.line, b.file)
-        where = line_a if (a.file, a.line) == (b.file, b.line) else f"{line_a} and {line_b}"
-        if kind == "read_after_write":
-            message = f"{two} reads {spot.element} at {line_b} while {one} may not have {_written(first)} it yet at {line_a}"
-        elif kind == "write_after_read":
-            message = f"{two} {_writes(second)} {spot.element} at {line_b} while {one} may still have to read it at {line_a}"
-        elif kind == "lost_update":
-            message = f"{one} and {two} both read {spot.element}, change it and write it back, at {where}: one of the updates can be lost"
-        elif kind == "same_value_write":
-            message = f"{one} and {two} both write {spot.element} at {where}; each time the value was the same"
-        else:
-            message = f"{one} and {two} both write {spot.element} at {where}: which value stays is a matter of chance"
+        message = self._happens(kind, first, second, a, b, spot)
         # a plain look before a compare-and-swap is checked by the swap itself
         looks = {first.atomic, second.atomic} == {True, False} and kind != "write_after_write" and self._swaps(first, second)
         severity = "warning" if weak or looks or kind == "same_value_write" else "error"
+        hazard = Hazard(
+            kind, self.launch, first, second, a, b, spot.array, spot.element, spot.space, e.apart, e.weak, looks, self._in_loop(second.site),
+        )  # fmt: skip
         finding = self.finding(
-            kind, severity, _capital(message) + ".", self._remedy(kind, e, first, second, a, b, spot), b, second,
+            kind, severity, message, remedies.remedy(hazard), b, second,
             other_line=a.line, other_block=self.launch.block_at(first.block), other_thread=self.launch.thread_at(first.thread),
             array=spot.array, index=spot.index, count=sum(event.count for event, _ in group), space=spot.space, element=spot.element,
         )  # fmt: skip
@@ -274,36 +291,30 @@ class _Teller:
         i = self.c.plan.sites[first.site if first.atomic else second.site][0]
         return i.op == "cmpxchg"
 
-    def _remedy(self, kind: str, e: Event, first: Place, second: Place, a: Site, b: Site, spot: _Spot) -> str:
-        if kind == "lost_update":
-            owner = ", or let one thread add the values up" if spot.space == "shared" else ""
-            return f"Use an atomic operation, cuda.atomic.add({spot.array}, index, value){owner}; a barrier does not make += whole."
-        if kind == "same_value_write":
-            return "Harmless as long as that is so. It is clearer, and costs less, if one thread writes."
-        if first.block != second.block:
-            return (
-                "Blocks of one launch run in any order, and syncthreads() does not wait for other blocks: write to another array than is read, "
-                "give each element to one thread, or end the kernel here and launch a second one."
-            )
-        if e.weak:
-            return "A shuffle, vote or match does not order memory: put cuda.syncwarp() between."
+    def _happens(self, kind: str, first: Place, second: Place, a: Site, b: Site, spot: _Spot) -> str:
+        """What the two do, in the program's order; those of one kind by their numbers."""
+        apart, one_line = first.block != second.block, (a.file, a.line) == (b.file, b.line)
+        one, two = self.thread(first, apart), self.thread(second, apart)
+        here, there = self.line(b), "there" if one_line else f"at {self.line(a)}"
+        if kind == "read_after_write":
+            return _capital(f"{two} reads {spot.element} at {here} while {one} may not yet have {_written(first)} it {there}.")
+        if kind == "write_after_read":
+            return _capital(f"{two} {_writes(second)} {spot.element} at {here} while {one} may still have to read it {there}.")
         if first.atomic != second.atomic:
-            return "An atomic operation is safe only from other atomic ones: put cuda.syncthreads() between, or make both atomic."
-        by_warp = not e.apart and not self.c.barrier_lines  # where the block has barriers, one more is what a learner expects
-        barrier = "cuda.syncwarp()" if by_warp else "cuda.syncthreads()"
-        between = f"between line {a.line} and line {b.line}" if a.line != b.line else "between two turns of the loop"
-        if kind == "write_after_write":
-            return f"Let one thread write each element, or put {barrier} {between}."
-        if a.line == b.line and not self._in_loop(first.site):
-            return f"Read into a variable first, put {barrier} after that, and then write; or write to another array than is read."
-        if by_warp:
-            return f"Threads of one warp are not in lock step, since Volta: put cuda.syncwarp() {between}."
-        if kind == "write_after_read" and b.line <= a.line:
-            return (
-                f"The next turn of the loop comes to line {b.line} while others are still at line {a.line}: "
-                "put cuda.syncthreads() at the end of the loop's body."
-            )
-        return f"Put cuda.syncthreads() {between}, where all threads of the block pass."
+            return _capital(f"{two} {_writes(second)} {spot.element} at {here} while {one} may not yet have {_written(first)} it {there}.")
+        both = f"{one} and {two}" if one_line and (first.block, first.thread) < (second.block, second.thread) else f"{two} and {one}"
+        both = both if one_line else f"{one} and {two}"
+        both = both if apart else f"threads {both.removeprefix('thread ').replace(' and thread ', ' and ')}"
+        where = f"at {here}" if one_line else f"at {self.line(a)} and {here}"
+        if kind == "lost_update":
+            return _capital(f"{both} both read {spot.element}, change it and write it back, {where}: one of the updates can be lost.")
+        if kind == "same_value_write":
+            return _capital(f"{both} both write {spot.element}, {where}; each time the value was the same.")
+        return _capital(f"{both} both write {spot.element}, {where}: which value stays is a matter of chance.")
+
+    def line(self, site: Site) -> str:
+        """ "line 12", or where the kernel calls into another file "line 12 of helpers.py"."""
+        return f"line {site.line}" if site.file == self.launch.file else f"line {site.line} of {os.path.basename(site.file)}"
 
     def _in_loop(self, site: int) -> bool:
         return self.c.program.blocks[int(self.c.site_nodes[site])].loop_depth > 0
@@ -322,11 +333,12 @@ class _Teller:
             site, spot = self.site(e.me.site), self.spot(e)
             if spot.space == "shared":
                 who = f"no thread of block {_index(self.launch.block_at(e.me.block), self.launch.grid)} has written"
-                hint = "Shared memory begins with whatever was there before: fill it, its edges too, or read only what was filled."
             else:
                 who = "nobody has written since the array was made"
-                hint = "cuda.device_array() leaves the memory as it was: copy data to it, or let a kernel fill it first."
-            message = f"{self.thread(e.me, True)} reads {spot.element} at {self.at(site.line, site.file)}, which {who}."
+            message = (
+                f"{self.thread(e.me, True)} reads {spot.element} at {self.line(site)}, which {who}: the result can change from run to run."
+            )
+            hint = remedies.of_unwritten(spot.space, spot.array, site)
             finding = self.finding(
                 "uninitialized_read", "error", _capital(message), hint, site, e.me, array=spot.array, index=spot.index,
                 count=sum(other.count for other in group), space=spot.space, element=spot.element,
@@ -340,15 +352,16 @@ class _Teller:
         groups: dict[tuple[str, str, int, str], list[Event]] = {}
         for e in self.events:
             if e.kind == shadow.NOTE:
-                kind, line, file = self.c.plan.notes[e.me.site]
-                groups.setdefault((kind, file, line, self.local(e) if kind == "uninitialized_read" else ""), []).append(e)
+                kind, line, file, array = self.c.plan.notes[e.me.site]
+                groups.setdefault((kind, file, line, self.local(e) if kind == "uninitialized_read" else array), []).append(e)
         found = []
         for (kind, file, line, array), group in groups.items():
             e, count = group[0], sum(other.count for other in group)
             severity, message, hint = _NOTES[kind](self, e, self.at(line, file))
             block, thread = self.launch.block_at(e.me.block), self.launch.thread_at(e.me.thread)
-            where: dict[str, Any] = {"file": file, "line": line, "block": block, "thread": thread, "array": array, "space": "local" if array else ""}
-            found.append(Finding(kind, severity, _capital(message), hint, count=count, **where))
+            found.append(
+                Finding(kind, severity, _capital(message), hint, file=file, line=line, block=block, thread=thread, array=array, count=count)
+            )
         return found
 
     # ---- synccheck
@@ -363,13 +376,20 @@ class _Teller:
                 continue
             lines.add(line)
             block = self.launch.block_at(e.me.block)
+            rest = f"the other {e.other_value}" if arrived + e.other_value == total else str(e.other_value)
             message = (
                 f"{arrived} of {total} threads of block {_index(block, self.launch.grid)} wait at {self.at(line, self.launch.file)}, "
-                f"but {e.other_value} went past it and have ended."
+                f"but {rest} passed by it and have ended."
             )
-            hint = "A barrier is for all threads of the block: move cuda.syncthreads() out of the branch, or give the loop as many turns for every thread."
+            hint = remedies.of_barrier(self.launch.file, line)
             found.append(Finding("divergent_barrier", "error", message, hint, file=self.launch.file, line=line, block=block, count=e.count))
         return found + [f for f in barrier_findings(self.c, self.raw) if f.line not in lines]
+
+    def guard(self, e: Event) -> str:
+        """The condition that keeps a negative index out."""
+        _, line, file, _ = self.c.plan.notes[e.me.site]
+        written = negative_index(self.launch, file, line, e.value, self.launch.block_at(e.me.block), self.launch.thread_at(e.me.thread))
+        return f"`if {written or 'index'} >= 0:`"
 
     # ---- what the grid does not reach
 
@@ -384,14 +404,22 @@ class _Teller:
         return found
 
     def _uncovered(self, a: Allocation, written: np.ndarray) -> list[Finding]:
-        threads = {g * b for g, b in zip(self.launch.grid, self.launch.block, strict=True) if g * b > 1}
         axes = range(written.ndim)
         ends = [int(np.flatnonzero(written.any(axis=tuple({*axes} - {axis}))).max(initial=-1)) + 1 for axis in axes]
-        short = [axis for axis in axes if ends[axis] < written.shape[axis]]
-        if not short or not all(ends[axis] in threads for axis in short) or not written[tuple(map(slice, ends))].all():
+        return self._short(a, ends) if written[tuple(map(slice, ends))].all() else []
+
+    def not_reached(self) -> list[Finding]:
+        """The same, of a launch that a stray access has ended: from the kernel's text."""
+        ends = [(a, covered(self.launch, a)) for a in self.launch.bound.allocations if not a.viewed_in_part]
+        return [f for a, reached in ends if all(map(le, reached, a.shape)) for f in self._short(a, reached)]
+
+    def _short(self, a: Allocation, ends: Sequence[int]) -> list[Finding]:
+        threads = {g * b for g, b in zip(self.launch.grid, self.launch.block, strict=True) if g * b > 1}
+        short = [axis for axis, end in enumerate(ends) if end < a.shape[axis]]
+        if not short or not all(ends[axis] in threads for axis in short):
             return []
-        axis, size = short[0], written.shape[short[0]]
-        what = "elements" if written.ndim == 1 else ("rows", "columns", "layers")[min(axis, 2)]
+        axis, size = short[0], a.shape[short[0]]
+        what = "elements" if len(a.shape) == 1 else ("rows", "columns", "layers")[min(axis, 2)]
         message = (
             f"The last {size - ends[axis]:,} {what} of {a.name} are never written: it has {size:,}, the grid {ends[axis]:,} threads there."
         )
@@ -403,8 +431,8 @@ class _Teller:
 
 
 def _wrapped_index(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
-    message = f"{t.thread(e.me, True)} has the index {e.value} at {where}: Python's rule makes it {e.value + e.other_value}, counted from the end."
-    return "warning", message, "If that is not meant, guard the index: `if index >= 0:`. (On a GPU as here: numba compiles the rule in.)"
+    message = f"{t.thread(e.me, True)} uses the index {e.value} at {where}: as in Python that counts from the end, and means {e.value + e.other_value}."
+    return "warning", message, f"Numba compiles that rule in, so a GPU does the same. If it is not meant, guard the access: {t.guard(e)}."
 
 
 def _unwritten_local(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
@@ -413,7 +441,7 @@ def _unwritten_local(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
 
 
 def _index_overflow(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
-    message = f"The index of {t.thread(e.me, True)} at {where} no longer fits into its integer type and has become {e.value}."
+    message = f"The index of {t.thread(e.me, True)} at {where} does not fit into its integer type, and has become {e.value}."
     return (
         "error",
         message,
@@ -424,18 +452,18 @@ def _index_overflow(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
 def _inactive_lane(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
     lane = e.me.thread % WARP
     if e.other_value == -1:
-        message = f"{t.thread(e.me, True)} (lane {lane}) reads from lane {e.value} at {where}, but that lane does not take part: what comes is undefined."
+        message = f"{t.thread(e.me, True)} (lane {lane}) reads from lane {e.value} at {where}, but that lane does not take part: what it gets is undefined."
     else:
         missing = [k for k in range(WARP) if (e.value & ~e.other_value) >> k & 1]
         message = (
             f"{t.thread(e.me, True)} (lane {lane}) names lanes in its mask at {where} that do not come there, lane {missing[0] if missing else '?'} for one: "
-            "on a GPU the warp may wait for ever."
+            "a GPU may wait for them for ever."
         )
     return "error", message, "Move it out of the branch, so that all lanes of the mask reach it, or make the mask of those that do."
 
 
 def _lane_not_in_mask(t: _Teller, e: Event, where: str) -> tuple[str, str, str]:
-    message = f"{t.thread(e.me, True)} (lane {e.me.thread % WARP}) calls {where} with a mask that does not name its own lane: {e.value & 0xFFFFFFFF:#010x}."
+    message = f"{t.thread(e.me, True)} (lane {e.me.thread % WARP}) at {where} passes a mask that does not name its own lane: {e.value & 0xFFFFFFFF:#010x}."
     return "error", message, "The mask names the lanes that take part; 0xffffffff is all of them."
 
 
@@ -460,47 +488,3 @@ def _written(p: Place) -> str:
 
 def _writes(p: Place) -> str:
     return "updates" if p.atomic else "writes"
-
-
-def shapes_of(function: Callable | None, made_by: str) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Name of each shared or local array of a kernel, in order -> its shape and the bytes of an element, as far as the source says so
-    plainly: (), 0 elsewhere."""
-    if function is None:
-        return {}
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        scope = inspect.getclosurevars(function)
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return {}
-    names = {**scope.builtins, **scope.globals, **scope.nonlocals}
-    found = {}
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)):
-            continue
-        given = [*node.value.args, *(k.value for k in node.value.keywords)]
-        if ast.unparse(node.value.func).endswith(made_by) and len(given) == 2:
-            shape, dtype = (_value(part, names) for part in given)
-            shape = (shape,) if isinstance(shape, int | np.integer) else shape
-            known = isinstance(shape, tuple) and all(isinstance(n, int | np.integer) and n > 0 for n in shape)
-            found[node.lineno, node.targets[0].id] = (tuple(int(n) for n in shape), _itemsize(dtype)) if known else ((), 0)
-    return {name: found[line, name] for line, name in sorted(found)}
-
-
-def _value(node: ast.expr, names: dict[str, Any]) -> Any:
-    """A constant, a name of the scope around the kernel, an attribute, or simple arithmetic with them; None for anything else."""
-    allowed = (ast.Constant, ast.Name, ast.Attribute, ast.Tuple, ast.BinOp, ast.operator, ast.Load, ast.UnaryOp, ast.unaryop)
-    if not all(isinstance(part, allowed) for part in ast.walk(node)):
-        return None
-    try:
-        return eval(compile(ast.Expression(node), "<shape>", "eval"), {"__builtins__": {}}, names)
-    except Exception:  # a name of the kernel's own
-        return None
-
-
-def _itemsize(dtype: Any) -> int:
-    from numba.np.numpy_support import as_dtype
-
-    try:
-        return int(np.dtype(as_dtype(dtype) if hasattr(dtype, "cast_python_value") or hasattr(dtype, "bitwidth") else dtype).itemsize)
-    except Exception:  # a type without NumPy's counterpart
-        return 0

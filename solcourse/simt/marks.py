@@ -37,6 +37,7 @@ _NARROWING = re.compile(rf"^  (%\S+) = trunc (i64|i32|i16) (%\S+) to (i32|i16|i8
 _RETURN = re.compile(r"^  ret i32 0, !dbg (?P<debug>!\d+)$", re.M)
 _DEFINITION = re.compile(r"^define .*?^}$", re.M | re.S)
 _NAME = re.compile(r"@(\"[^\"]*\"|[-\w$.]+)\(")
+_BEGINNING = re.compile(r"\s*(def\s|@)")
 _LASTING = "convergent nounwind memory(inaccessiblemem: readwrite)"
 
 
@@ -95,7 +96,10 @@ def explicit_returns(file: str, first_line: int) -> set[int] | None:
 
     first_line: of its `def`, or of its first decorator.
     """
-    lines = linecache.getlines(file)[first_line - 1 :]
+    lines = linecache.getlines(file)
+    while first_line > 1 and first_line <= len(lines) and not _BEGINNING.match(lines[first_line - 1]):
+        first_line -= 1  # numba may take the docstring for the beginning
+    lines = lines[first_line - 1 :]
     try:
         tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
     except (SyntaxError, IndexError, tokenize.TokenError):

@@ -37,7 +37,7 @@ class Plan:
     atomic_rows: set[int] = field(default_factory=set)  # rows that some atomic can reach
     loaded_rows: set[int] = field(default_factory=set)  # rows that some load can reach
     cell_bytes: dict[int, int] = field(default_factory=dict)  # row -> bytes of the smallest access, or its alignment
-    notes: list[tuple[str, int, str]] = field(default_factory=list)  # checks build: kind, line, file of what is noted
+    notes: list[tuple[str, int, str, str]] = field(default_factory=list)  # checks build: kind, line, file, array of what is noted
     fences: bool = False  # whether there is a threadfence()
     meets: bool = False  # whether lanes of a warp meet: syncwarp, shuffle, vote, match
     prints: bool = False  # whether there is a print()

@@ -4,9 +4,9 @@ Two accesses of different threads to one cell, at least one of them a write and 
 them: a barrier of the block, a syncwarp() of lanes that includes both, a threadfence() after the first and an atomic operation before
 the second. Order is looked for, not waited for: it does not matter in which order this machine happened to run them.
 
-A cell is the smallest piece of an array that the kernel accesses. It has one word for its last write and two for its last reads, of
-different blocks if there are such, else of different warps, else of different threads: enough that no hazard goes unseen because of a
-third reader. A word says who and when:
+A cell is the smallest piece of an array that the kernel accesses. It has one word for its last write, two for its last reads and two for
+its last atomic operations, of different blocks if there are such, else of different warps, else of different threads: enough that no
+hazard goes unseen because of a third reader. A word says who and when:
 
     block 24 bits | tick 14 | site 14 | thread 10 | atomic 1        block: 1 + its index in the launch; 0: an empty word
 
@@ -45,7 +45,9 @@ APART = 32  # times: 0 the two are in one warp, 1 in two warps of a block, 2 in 
 
 # The state of a block, in bytes: its key (as in a word), floor, barriers passed, lanes that waited at the barrier and which it is, lanes
 # that fell off the kernel's end, ..., whether lanes have met (2: not all of a warp), then the ticks of its warps
-STATE = {name: 8 * k for k, name in enumerate("key floor phase arrived barrier fell watch known weak release acquired events met".split())}
+STATE = {
+    name: 8 * k for k, name in enumerate("key floor phase arrived barrier fell watch known weak release acquired events met fence".split())
+}
 TICKS = 128
 KNOWN_BY_ALL = TICKS + 8 * 32  # of each warp: below which tick all its lanes know of each other, by syncwarp(); behind that, by anything
 STATE_BYTES = KNOWN_BY_ALL + 2 * 8 * 32
@@ -93,9 +95,11 @@ _part = numba.njit(error_model="numpy")
 # what the thread's record holds, and where in a row of ALLOC the shadow is
 _STATE, _WARP, _BLOCK, _ALLOCS, _LAUNCH = (THREAD[n] for n in "shadow warp block allocs launch".split())
 _FIRST, _WARPS, _ROWS, _MASKS = (LAUNCH[n] for n in "first warps shadow_rows masks".split())
-_SIZE, _READS, _WRITES, _WRITTEN, _SHAPE = ALLOC["size"], ALLOC["read"], ALLOC["written"], ALLOC["stamp"], ALLOC["count"]
+_SIZE, _READS, _WRITES, _WRITTEN, _SHAPE, _ATOMICS = (ALLOC[n] for n in "size read written stamp count line".split())
 _KEY, _FLOOR, _PHASE, _ARRIVED, _BARRIER, _FELL = (STATE[n] for n in "key floor phase arrived barrier fell".split())
-_WATCH, _KNOWN, _WEAK, _RELEASE, _ACQUIRED, _EVENTS, _MET = (STATE[n] for n in "watch known weak release acquired events met".split())
+_WATCH, _KNOWN, _WEAK, _RELEASE, _ACQUIRED, _EVENTS, _MET, _FENCE = (
+    STATE[n] for n in "watch known weak release acquired events met fence".split()
+)
 _BYTES, _KINDS = (1 << KIND_UP) - 1, (1 << ALIGN_UP - KIND_UP) - 1
 
 
@@ -153,10 +157,10 @@ _UNORDERED, _WEAKLY, _ORDERED = 0, 1, 2
 def _order(state, other, me):
     """What lies between the earlier access `other`, of another thread, and `me`, where no barrier of the block does."""
     release = _get(state + _RELEASE)
-    if release:
-        acquired = _get(state + _ACQUIRED)
-        fenced = _get16(release + 2 * (other >> BLOCK_UP)) > (other >> TICK_UP & (1 << 14) - 1)
-        if fenced and _get8(acquired + (me >> BLOCK_UP)):
+    if release and _get8(_get(state + _ACQUIRED) + (me >> BLOCK_UP)):
+        near = (other ^ me) >> BLOCK_UP == 0
+        fence = _get(state + _FENCE) if near else _get16(release + 2 * (other >> BLOCK_UP))
+        if fence > (other >> TICK_UP & (1 << 14) - 1):
             return _ORDERED
     if (other ^ me) >> BLOCK_UP != 0 or ((other ^ me) >> THREAD_UP & 1023) >> 5 != 0 or _get(state + _KNOWN) == 0:
         return _UNORDERED
@@ -207,8 +211,8 @@ def _live(word, me, low, shared):
 
 
 @_part
-def _note_read(at, me, low, shared):
-    """The two words of a cell's readers: this one, and the one before it that is further from it."""
+def _note_reader(at, me, low, shared):
+    """The two words of a cell's readers, or of its atomic operations: this one, and the one before it that is further from it."""
     first = _get(at)
     if first == me:
         return
@@ -228,21 +232,39 @@ def _note_read(at, me, low, shared):
 @_part
 def _reads(state, row, cell, me, low, shared, waiting):
     """One lane reads one cell."""
-    writes, written, step = _get(row + _WRITES), _get(row + _WRITTEN), _get(row + _SHAPE) & SHIFT_BITS
+    writes, step = _get(row + _WRITES), _get(row + _SHAPE) & SHIFT_BITS
     other = _get(writes + 8 * cell) if writes else 0
-    _find_uninitialized(state, row, cell, other, me, written, step, shared)
+    _find_uninitialized(state, row, cell, other, me, step, shared)
     if waiting:
         return
     if _live(other, me, low, shared):
         _clash(state, READ_AFTER_WRITE, other, me, cell << step, row)
+    _meet_others(state, READ_AFTER_WRITE, _get(row + _ATOMICS), cell, me, low, step, row, shared)
     reads = _get(row + _READS)
     if reads:
-        _note_read(reads + 16 * cell, me, low, shared)
+        _note_reader(reads + 16 * cell, me, low, shared)
 
 
 @_part
-def _find_uninitialized(state, row, cell, other, me, written, step, shared):
-    missing = (other ^ me) >> BLOCK_UP != 0 if shared else other == 0 and written != 0 and _get8(written + (cell << step)) == 0
+def _meet_others(state, kind, words, cell, me, low, step, row, shared):
+    """Hazards with the last two accesses that are in `words`."""
+    if words:
+        first, second = _get(words + 16 * cell), _get(words + 16 * cell + 8)
+        if _live(first, me, low, shared):
+            _clash(state, kind, first, me, cell << step, row)
+        if _live(second, me, low, shared):
+            _clash(state, kind, second, me, cell << step, row)
+
+
+@_part
+def _find_uninitialized(state, row, cell, other, me, step, shared):
+    """other: the cell's last plain write. An atomic operation writes, too."""
+    written, atomics = _get(row + _WRITTEN), _get(row + _ATOMICS)
+    update = _get(atomics + 16 * cell) if atomics else 0
+    if shared:
+        missing = (other ^ me) >> BLOCK_UP != 0 and (update ^ me) >> BLOCK_UP != 0
+    else:
+        missing = other == 0 and update == 0 and written != 0 and _get8(written + (cell << step)) == 0
     if missing:
         _event(state, UNINITIALIZED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, cell << step, row, 0, 0, 1)
 
@@ -250,20 +272,26 @@ def _find_uninitialized(state, row, cell, other, me, written, step, shared):
 @_part
 def _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, values):
     """One lane writes one cell."""
-    writes, reads, step = _get(row + _WRITES), _get(row + _READS), _get(row + _SHAPE) & SHIFT_BITS
+    writes, step = _get(row + _WRITES), _get(row + _SHAPE) & SHIFT_BITS
     other = _get(writes + 8 * cell)
-    if me & 1:  # an atomic operation reads what it changes
-        _find_uninitialized(state, row, cell, other, me, _get(row + _WRITTEN), step, shared)
-    if _live(other, me, low, shared) and not (other & me & 1):
-        same = me & 1 == 0 and _same_value(size, lane, other, me, mask, addresses, values)
+    if _live(other, me, low, shared):
+        same = _same_value(size, lane, other, me, mask, addresses, values)
         _clash(state, SAME_VALUE if same else WRITE_AFTER_WRITE, other, me, cell << step, row)
-    if reads:
-        first, second = _get(reads + 16 * cell), _get(reads + 16 * cell + 8)
-        if _live(first, me, low, shared):
-            _clash(state, WRITE_AFTER_READ, first, me, cell << step, row)
-        if _live(second, me, low, shared):
-            _clash(state, WRITE_AFTER_READ, second, me, cell << step, row)
+    _meet_others(state, WRITE_AFTER_WRITE, _get(row + _ATOMICS), cell, me, low, step, row, shared)
+    _meet_others(state, WRITE_AFTER_READ, _get(row + _READS), cell, me, low, step, row, shared)
     _put(writes + 8 * cell, me)
+
+
+@_part
+def _updates(state, row, cell, me, low, shared):
+    """One lane's atomic operation on one cell: it reads what it changes."""
+    step = _get(row + _SHAPE) & SHIFT_BITS
+    other = _get(_get(row + _WRITES) + 8 * cell)
+    _find_uninitialized(state, row, cell, other, me, step, shared)
+    if _live(other, me, low, shared):
+        _clash(state, WRITE_AFTER_WRITE, other, me, cell << step, row)
+    _meet_others(state, WRITE_AFTER_READ, _get(row + _READS), cell, me, low, step, row, shared)
+    _note_reader(_get(row + _ATOMICS) + 16 * cell, me, low, shared)
 
 
 # The words of nearly all accesses are those of the block before its last barrier, or none. They are seen at a glance: between `oldest`
@@ -281,7 +309,7 @@ def _touch(thread, row, site, what, mask, addresses, values):
     stem |= warp << 5 + THREAD_UP | (kind == ATOMIC)
     if acquired and kind >= ATOMIC and not shared:
         _put8(acquired + key, 1)
-    if size == 1 << step and align == size and _get(state + _WATCH) == 0:
+    if size == 1 << step and align == size and _get(state + _WATCH) == 0 and _get(row + _ATOMICS) == 0:
         oldest = 0 if shared else block
         if kind == LOAD:
             _load(state, row, stem, low, oldest, block, mask, addresses, base, step, shared)
@@ -300,6 +328,8 @@ def _touch(thread, row, site, what, mask, addresses, values):
                 _watched(state, row, cell << step, me, kind)
             if kind in (LOAD, WAITING):
                 _reads(state, row, cell, me, low, shared, kind == WAITING)
+            elif kind == ATOMIC:
+                _updates(state, row, cell, me, low, shared)
             else:
                 _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, values)
 
@@ -320,7 +350,7 @@ def _load(state, row, stem, low, oldest, block, mask, addresses, base, step, sha
             if first == 0 or oldest <= first < low:
                 _put(reads + 16 * cell, me)
             else:
-                _note_read(reads + 16 * cell, me, low, shared)
+                _note_reader(reads + 16 * cell, me, low, shared)
         elif not plain or align:
             if align:
                 _event(state, MISALIGNED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, offset, row, 1 << step, 0, 1)
@@ -357,7 +387,7 @@ def _begin(thread):
     state = _get(thread + _STATE)
     _put(state + _KEY, _get(thread + _BLOCK) - _get(_get(thread + _LAUNCH) + _FIRST) + 1)
     _put(state + _FLOOR, 1)
-    for at in (_PHASE, _ARRIVED, _BARRIER, _FELL):
+    for at in (_PHASE, _ARRIVED, _BARRIER, _FELL, _FENCE):
         _put(state + at, 0)
     warps = _get(_get(thread + _LAUNCH) + _WARPS)
     for w in range(warps):
@@ -387,7 +417,7 @@ def _renumber(thread, state):
     for k in range(_get(launch + _ROWS)):
         row = allocs + k * ALLOC_BYTES
         cells = (_get(row + _SIZE) >> (_get(row + _SHAPE) & SHIFT_BITS)) + 1
-        for at, words in ((_get(row + _WRITES), cells), (_get(row + _READS), 2 * cells)):
+        for at, words in ((_get(row + _WRITES), cells), (_get(row + _READS), 2 * cells), (_get(row + _ATOMICS), 2 * cells)):
             if at:
                 for c in range(words):
                     word = _get(at + 8 * c)
@@ -483,13 +513,14 @@ def _meet(thread, lanes, strong):
     _learn(_get(state + _WEAK) + KNOWN_BYTES * warp, lanes, tick)
 
 
-def _fence(thread):
-    """threadfence(): what the block did before can be seen by whoever synchronises with it later."""
+def _fence(thread, own):
+    """threadfence(): what the block did before can be seen by whoever synchronises with it later; own: by its own threads only."""
     state = _get(thread + _STATE)
     key, release = _get(state + _KEY), _get(state + _RELEASE)
     tick = _advance(thread, state, _get(thread + _WARP))
-    _put16(release + 2 * key, max(_get16(release + 2 * key), tick))
-    _put8(_get(state + _ACQUIRED) + key, 1)
+    _put(state + _FENCE, max(_get(state + _FENCE), tick))
+    if not own:
+        _put16(release + 2 * key, max(_get16(release + 2 * key), tick))
 
 
 def _note(thread, number, mask, values):
@@ -506,7 +537,7 @@ def _note(thread, number, mask, values):
 # name in the generated code -> function, number of its int64 parameters
 _FUNCTIONS = {
     "simt_touch": (_touch, 7), "simt_begin": (_begin, 1), "simt_barrier": (_barrier, 1), "simt_arrive": (_arrive, 3),
-    "simt_fell_off": (_fell_off, 2), "simt_meet": (_meet, 3), "simt_fence": (_fence, 1), "simt_note": (_note, 4),
+    "simt_fell_off": (_fell_off, 2), "simt_meet": (_meet, 3), "simt_fence": (_fence, 2), "simt_note": (_note, 4),
 }  # fmt: skip
 DECLARATIONS = {name: f"declare void @{name}({', '.join(['i64'] * n)})" for name, (_, n) in _FUNCTIONS.items()}
 _LOCK = threading.Lock()

@@ -56,7 +56,7 @@ class Update(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """One function, with the line numbers of its file. constants: what the module assigns once to a name, as it stands there."""
 
@@ -106,6 +106,11 @@ class Source:
                     found.setdefault(ast.unparse(index), index)
         return list(found.values())
 
+    def subscripts(self, line: int) -> list[ast.expr]:
+        """The parts of every index on a line, whatever the array."""
+        found = [n for s in self.around(line) for n in _own(s) if isinstance(n, ast.Subscript) and _holds(n, line)]
+        return [part for n in found for part in (n.slice.elts if isinstance(n.slice, ast.Tuple) else [n.slice])]
+
     def stores(self, array: str) -> list[ast.Subscript]:
         """Every `array[...] = ...` of the function."""
         return [
@@ -131,7 +136,7 @@ class Source:
         value = node.value  # type: ignore[union-attr]
         if isinstance(value, ast.BinOp):
             sides = [ast.unparse(value.left), ast.unparse(value.right)]
-            if sides[0] == cell or (sides[1] == cell and isinstance(value.op, ast.Add)):
+            if sides[0] == cell or (sides[1] == cell and isinstance(value.op, ast.Add | ast.Mult)):
                 return Update(_ATOMICS.get(type(value.op), ""), index, sides[sides[0] == cell])
         if isinstance(value, ast.Call) and ast.unparse(value.func) in ("max", "min") and len(value.args) == 2:
             others = [ast.unparse(a) for a in value.args if ast.unparse(a) != cell]
@@ -265,17 +270,19 @@ def source_at(file: str, line: int) -> Source | None:
 
 @lru_cache(maxsize=64)
 def _source(file: str, line: int, lines: tuple[str, ...]) -> Source | None:
+    functions = [f for f in _functions(file, lines) if _first(f.tree) <= line <= (f.tree.end_lineno or 0)]
+    return max(functions, key=lambda f: f.tree.lineno, default=None)
+
+
+@lru_cache(maxsize=16)
+def _functions(file: str, lines: tuple[str, ...]) -> list[Source]:
     try:
         module = ast.parse("".join(lines))
     except (SyntaxError, ValueError):
-        return None
-    functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef) and _first(n) <= line <= (n.end_lineno or 0)]
-    if not functions:
-        return None
-    tree = max(functions, key=lambda f: f.lineno)
-    definitions, varying = _assignments(tree)
-    once, _ = _assignments(module)
-    return Source(tree, {name: values[0] for name, values in once.items() if len(values) == 1}, definitions, frozenset(varying))
+        return []
+    constants = {name: values[0] for name, values in _assignments(module)[0].items() if len(values) == 1}
+    trees = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef)]
+    return [Source(t, constants, d, frozenset(v)) for t, (d, v) in ((t, _assignments(t)) for t in trees)]
 
 
 def _first(function: ast.FunctionDef) -> int:

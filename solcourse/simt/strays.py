@@ -108,6 +108,33 @@ def _value(source: Source, node: ast.expr, known: Mapping[str, Any]) -> int | No
         return None
 
 
+def negative_index(launch: Launch, file: str, line: int, index: int, at: Dim, thread: Dim) -> str:
+    """The index expression on a line that is so much for one thread; "" where that is not clear."""
+    source, known = (
+        source_at(file, line),
+        {**arguments_known(launch.kernel, launch.bound), **coordinates(launch.grid, launch.block, at, thread)},
+    )
+    parts = source.subscripts(line) if source else []
+    exact = [p for p in parts if source and _value(source, p, known) == index]
+    maybe = [p for p in parts if source and _value(source, p, known) is None]
+    found = {ast.unparse(p) for p in exact or maybe}
+    return found.pop() if len(found) == 1 else ""
+
+
+def covered(launch: Launch, a: Allocation) -> tuple[int, ...]:
+    """Up to which index along each axis the kernel's text writes an array, one element for each thread; () where it does not say."""
+    source = source_at(launch.file, launch.kernel.first_line)
+    stores = source.stores(a.name) if source else []
+    if len(stores) != 1 or source is None:
+        return ()
+    index = stores[0].slice
+    known = arguments_known(launch.kernel, launch.bound)
+    last = [tuple(n - 1 for n in extent) for extent in (launch.grid, launch.block)]
+    known |= coordinates(launch.grid, launch.block, *last)  # type: ignore[arg-type]
+    values = [_value(source, part, known) for part in (index.elts if isinstance(index, ast.Tuple) else [index])]
+    return tuple(v + 1 for v in values if v is not None) if None not in values and len(values) == len(a.shape) else ()
+
+
 # ---- what to do -------------------------------------------------------------------------------------------------------------
 
 

@@ -149,7 +149,8 @@ class Values:
 
     def note(self, kind: str, i: Instr, lanes: str, value: str = "0", other: str = "0") -> None:
         """Remember that these lanes (i32 mask; none: nothing happens) did `kind` at i. value, other: <32 x i64> that say more, or "0"."""
-        self.plan.notes.append((kind, i.line, i.file))
+        array = self._array_after(i) if kind in ("wrapped_index", "index_overflow") else ""
+        self.plan.notes.append((kind, i.line, i.file, array))
         with self.seldom(lanes):
             at = self.op(f"getelementptr i8, ptr %t, i64 {THREAD['scratch']}")
             scratch = self.op(f"load ptr, ptr {at}")
@@ -159,10 +160,18 @@ class Values:
             where = self.op(f"ptrtoint ptr {scratch} to i64")
             self.tell("simt_note", str(len(self.plan.notes) - 1), self.op(f"zext i32 {lanes} to i64"), where)
 
-    def fence(self) -> None:
-        """A threadfence() of the active lanes."""
+    def _array_after(self, i: Instr) -> str:
+        """The array that is accessed next, on the same line: a mark stands before the access whose index it is about."""
+        body = self.cfg.nodes[self.node].body
+        at = next((k for k, other in enumerate(body) if other is i), len(body))
+        access = next((j for j in body[at:] if j.op in ("load", "store", "atomicrmw", "cmpxchg") and j.line == i.line), None)
+        roots = self.roots.of(access.args[0]) if access else set()
+        return self.roots.array_name(next(iter(roots))) if len(roots) == 1 else ""
+
+    def fence(self, own: bool) -> None:
+        """A threadfence() of the active lanes; own: for threads of their block only."""
         self.plan.fences = True
-        self.tell("simt_fence")
+        self.tell("simt_fence", str(int(own)))
 
     def returned(self, i: Instr) -> None:
         """The active lanes are at the kernel's end, not at a `return` before it."""
