@@ -31,7 +31,7 @@ machine     machine        threads, their memory, the launch, raw counters back
             resident       blocks that wait for each other: which goes on, and when none ever can
             addressable, pool, recording, printing   the arrays of a launch; memory kept between launches; the Trace; print()
 engine      engine, counting, faults   one launch; raw counters -> counts by site and line; what went wrong -> the learner's error
-            hazards        what the checks saw -> Findings
+            hazards, declared   what the checks saw -> Findings; names and shapes of the arrays that a kernel's source declares
             strays, remedies, sources   a stray access in a learner's words; what to do about a hazard; what the kernel's own text says about it
             records        what comes of it: the definition of every count
 

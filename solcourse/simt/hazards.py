@@ -6,12 +6,9 @@ barriers: the way between them that no barrier is on is the one that lacks it. W
 
 from __future__ import annotations
 
-import ast
-import inspect
 import linecache
 import math
 import os
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import le
@@ -22,6 +19,7 @@ import numpy as np
 from solcourse.simt import remedies, shadow
 from solcourse.simt.arguments import Allocation
 from solcourse.simt.checking import Event, Place, Seen, Watch
+from solcourse.simt.declared import shapes_of
 from solcourse.simt.faults import Dim, Launch, barrier_findings, fault_of
 from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw
@@ -56,8 +54,27 @@ def findings(launch: Launch, raw: Raw, function: Callable | None) -> list[Told]:
         others += teller.unwritten()
     elif any(f.kind == "out_of_bounds" for f in others):  # the launch ended before the arrays were written: only the text can tell
         others += teller.not_reached()
-    told += [Told(f) for f in others]
+    told = _causes([*told, *(Told(f) for f in others)])
     return sorted(told, key=lambda t: _order(t.finding, launch.file))
+
+
+def _causes(told: list[Told]) -> list[Told]:
+    """Without what only follows from another finding: an element is read before it was written where nothing makes the reader wait for
+    the writer, and an index that has overflowed leaves the array."""
+    races = {(f.array, f.file, line) for f in (t.finding for t in told) if f.check == "racecheck" for line in (f.line, f.other_line)}
+    overflows = {(f.file, f.line) for f in (t.finding for t in told) if f.kind == "index_overflow"}
+    return [
+        t
+        for t in told
+        if not (t.finding.kind == "uninitialized_read" and (t.finding.array, t.finding.file, t.finding.line) in races)
+        and not (t.finding.kind in ("out_of_bounds", "wrapped_index") and (t.finding.file, t.finding.line) in overflows)
+    ]
+
+
+def _updates(key: tuple, store: tuple[str, int]) -> bool:
+    """Whether a hazard is that of threads that read an element and then write it at the line `store`."""
+    kind, first, second, _ = key
+    return second == store and (kind == "write_after_read" or first == second)
 
 
 def _order(f: Finding, file: str) -> tuple:
@@ -165,6 +182,14 @@ class _Teller:
         if finding is not None:
             return [finding]
         line = getattr(error, "line", None) or self.launch.kernel.first_line
+        if raw.stuck and raw.stuck.deadlock:
+            others = [w.line for w in raw.stuck.waits if w.line != line]
+            block = self.launch.block_at(raw.stuck.block)
+            return [
+                Finding(
+                    "deadlock", "error", str(error), "", file=self.launch.file, line=line, block=block, other_line=min(others, default=None)
+                )
+            ]
         return [Finding("runaway", "error", str(error), "", file=self.launch.file, line=line)]
 
     def misaligned(self) -> list[Finding]:
@@ -201,6 +226,8 @@ class _Teller:
             key = (kind, (a.file, a.line), (b.file, b.line), self.spot(e).array)
             groups.setdefault(key, []).append((e, turned))
         self._join_updates(groups)
+        for key in [k for k in groups if k[0] == "same_value_write" and ("write_after_write", *k[1:]) in groups]:
+            groups["write_after_write", *key[1:]] += groups.pop(key)  # not always the same one
         return [self._race(kind, group) for (kind, *_), group in groups.items()]
 
     def _join_updates(self, groups: dict[tuple, list[tuple[Event, bool]]]) -> None:
@@ -209,10 +236,7 @@ class _Teller:
             _, first, second, array = key
             if first != second or key not in groups:
                 continue
-            reads = [
-                k for k in groups
-                if k[0] in ("read_after_write", "write_after_read") and k[3] == array and second in k[1:3] and self._updates(k, second, array)
-            ]  # fmt: skip
+            reads = [k for k in groups if k[0] in ("read_after_write", "write_after_read") and k[3] == array and _updates(k, second)]
             if reads:
                 lines = next((k[1:3] for k in reads if k[1] == k[2]), None) or reads[0][1:3]
                 joined = [pair for k in reads for pair in groups.pop(k)]
@@ -220,20 +244,17 @@ class _Teller:
                     joined += groups.pop((kind, first, second, array), [])
                 groups.setdefault(("lost_update", *lines, array), []).extend(joined)
 
-    def _updates(self, key: tuple, store: tuple[str, int], array: str) -> bool:
-        """Whether the threads that write an element at the line `store` are those that read it."""
-        return key[1] == key[2] or key[1] == store or key[2] == store
-
     def _is_turned(self, e: Event) -> bool:
         """Whether the access that came second in this run comes first in the program."""
         if e.me.site == e.other.site:
             return False
-        there, back = self._open_way(e.other.site, e.me.site), self._open_way(e.me.site, e.other.site)
+        barriers = set() if e.apart == 2 else set(self.c.barrier_nodes)  # of two blocks neither waits for the other
+        there, back = self._open_way(e.other.site, e.me.site, barriers), self._open_way(e.me.site, e.other.site, barriers)
         return back and not there
 
-    def _open_way(self, a: int, b: int) -> bool:
+    def _open_way(self, a: int, b: int, barriers: set[int]) -> bool:
         """Whether the program can come from one memory site to another without a barrier of the block."""
-        start, goal, barriers = int(self.c.site_nodes[a]), int(self.c.site_nodes[b]), set(self.c.barrier_nodes)
+        start, goal = int(self.c.site_nodes[a]), int(self.c.site_nodes[b])
         if start == goal and a < b:
             return True
         seen, todo = set(), [] if start in barriers else list(self.c.program.blocks[start].successors)
@@ -331,22 +352,16 @@ class _Teller:
         groups: dict[tuple[str, str, int, str], list[Event]] = {}
         for e in self.events:
             if e.kind == shadow.NOTE:
-                kind, line, file = self.c.plan.notes[e.me.site]
-                groups.setdefault((kind, file, line, self.local(e) if kind == "uninitialized_read" else ""), []).append(e)
+                kind, line, file, array = self.c.plan.notes[e.me.site]
+                groups.setdefault((kind, file, line, self.local(e) if kind == "uninitialized_read" else array), []).append(e)
         found = []
         for (kind, file, line, array), group in groups.items():
             e, count = group[0], sum(other.count for other in group)
             severity, message, hint = _NOTES[kind](self, e, self.at(line, file))
             block, thread = self.launch.block_at(e.me.block), self.launch.thread_at(e.me.thread)
-            where: dict[str, Any] = {
-                "file": file,
-                "line": line,
-                "block": block,
-                "thread": thread,
-                "array": array,
-                "space": "local" if array else "",
-            }
-            found.append(Finding(kind, severity, _capital(message), hint, count=count, **where))
+            found.append(
+                Finding(kind, severity, _capital(message), hint, file=file, line=line, block=block, thread=thread, array=array, count=count)
+            )
         return found
 
     # ---- synccheck
@@ -372,7 +387,7 @@ class _Teller:
 
     def guard(self, e: Event) -> str:
         """The condition that keeps a negative index out."""
-        kind, line, file = self.c.plan.notes[e.me.site]
+        _, line, file, _ = self.c.plan.notes[e.me.site]
         written = negative_index(self.launch, file, line, e.value, self.launch.block_at(e.me.block), self.launch.thread_at(e.me.thread))
         return f"`if {written or 'index'} >= 0:`"
 
@@ -473,47 +488,3 @@ def _written(p: Place) -> str:
 
 def _writes(p: Place) -> str:
     return "updates" if p.atomic else "writes"
-
-
-def shapes_of(function: Callable | None, made_by: str) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Name of each shared or local array of a kernel, in order -> its shape and the bytes of an element, as far as the source says so
-    plainly: (), 0 elsewhere."""
-    if function is None:
-        return {}
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        scope = inspect.getclosurevars(function)
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return {}
-    names = {**scope.builtins, **scope.globals, **scope.nonlocals}
-    found = {}
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)):
-            continue
-        given = [*node.value.args, *(k.value for k in node.value.keywords)]
-        if ast.unparse(node.value.func).endswith(made_by) and len(given) == 2:
-            shape, dtype = (_value(part, names) for part in given)
-            shape = (shape,) if isinstance(shape, int | np.integer) else shape
-            known = isinstance(shape, tuple) and all(isinstance(n, int | np.integer) and n > 0 for n in shape)
-            found[node.lineno, node.targets[0].id] = (tuple(int(n) for n in shape), _itemsize(dtype)) if known else ((), 0)
-    return {name: found[line, name] for line, name in sorted(found)}
-
-
-def _value(node: ast.expr, names: dict[str, Any]) -> Any:
-    """A constant, a name of the scope around the kernel, an attribute, or simple arithmetic with them; None for anything else."""
-    allowed = (ast.Constant, ast.Name, ast.Attribute, ast.Tuple, ast.BinOp, ast.operator, ast.Load, ast.UnaryOp, ast.unaryop)
-    if not all(isinstance(part, allowed) for part in ast.walk(node)):
-        return None
-    try:
-        return eval(compile(ast.Expression(node), "<shape>", "eval"), {"__builtins__": {}}, names)
-    except Exception:  # a name of the kernel's own
-        return None
-
-
-def _itemsize(dtype: Any) -> int:
-    from numba.np.numpy_support import as_dtype
-
-    try:
-        return int(np.dtype(as_dtype(dtype) if hasattr(dtype, "cast_python_value") or hasattr(dtype, "bitwidth") else dtype).itemsize)
-    except Exception:  # a type without NumPy's counterpart
-        return 0
