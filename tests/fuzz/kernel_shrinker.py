@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
-from kernel_check import Failure
+from kernel_check import BUILDS, Build, Failure
 from kernel_launches import arguments, dynamic_bytes
 from kernel_oracle import Oracle
 from kernel_source import parameters, source
@@ -216,15 +216,16 @@ def reproducer(kernel: Kernel, failure: Failure) -> str:
     lines += [source(kernel), "from solcourse.simt import arguments, engine, frontend", ""]
     lines += [f"{name} = {_text(value)}" for name, value in given.items()]
     names = ", ".join(parameters(kernel))
-    counters = "no counters" not in failure.build
-    threads = 2 if "2" in failure.build else 1
+    build = BUILDS.get(failure.build, Build(counters=True))
     lines += [
         f"args = ({names}{',' if len(given) == 1 else ''})",
         f"spec = frontend.launch_spec(kernel, {launch.grid}, {launch.block}, 0, {dynamic_bytes(kernel)})",
         "compiled = frontend.compile_kernel(kernel, frontend.argument_types(kernel, args))",
         "bound = arguments.bind(compiled, args)",
-        "engine.execute(compiled, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, "
-        f"counters={counters}, threads={threads})",
+        "found = engine.sanitize(compiled, bound, spec.grid, spec.block, spec.dynamic_shared_bytes)\nassert not found, found"
+        if build.checks
+        else "engine.execute(compiled, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, "
+        f"counters={build.counters}, threads={build.threads})",
         "bound.write_back()",
     ]  # fmt: skip
     for name, want in Oracle(kernel).run(launch, given).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from kernel_check import Failure, alike, check, difference, unlike
+from kernel_check import BUILDS, Failure, alike, build, check, difference, run_engine, unlike
 from kernel_generator import generate
 from kernel_launches import arguments, launches
 from kernel_numbers import INTEGER, bit_operation, updated, warp_operation, wrap
@@ -227,12 +228,12 @@ class Run:
 def as_engine(kernel: Kernel, change=None, branches=lambda threads: 7):
     """Computes as the oracle does, then changes an array; `branches` is what it counts."""
 
-    def runner(dispatcher, launch, args, dynamic, counters, threads):
+    def runner(dispatcher, launch, args, dynamic, build):
         for name, value in Oracle(kernel).run(launch, args).items():
             args[name][...] = value
         if change:
-            change(args, counters)
-        return Run(branches(threads), Trace(np.arange(3)))
+            change(args, build)
+        return Run(branches(build.threads), Trace(np.arange(3)))
 
     return runner
 
@@ -245,8 +246,8 @@ def test_a_right_engine_passes():
 def test_a_wrong_element_is_found():
     kernel = a_kernel(Stmt("store", (ZERO, TID), attr="out0"))
 
-    def spoil(args, counters):
-        if not counters:
+    def spoil(args, build):
+        if not build.counters:
             args["out0"][1] += 1
 
     failure = check(kernel, [A_LAUNCH], runner=as_engine(kernel, spoil))
@@ -269,6 +270,35 @@ def test_findings_about_a_clean_kernel_are_found():
         return replace(right(*args), findings=("a race",))
 
     assert check(kernel, [A_LAUNCH], runner=nervous).kind == "findings"
+
+
+def test_checks_that_change_a_bit_are_found():
+    """-0.0 is 0.0 to the oracle."""
+    kernel = a_kernel(Stmt("store", (ZERO, const("f8", 0.0)), attr="out0"), arrays=(replace(OUT, dtype="f8"),))
+
+    def spoil(args, build):
+        if build.checks:
+            args["out0"][1] = -0.0
+
+    failure = check(kernel, [A_LAUNCH], runner=as_engine(kernel, spoil))
+    assert (failure.kind, failure.build) == ("bits", "checks")
+    assert "out0" in failure.detail
+
+
+def test_a_race_planted_in_a_kernel_is_found_by_its_checks_alone():
+    """Without the barrier the engine computes the same; the checks say what is wrong."""
+    read = replace(leaf("load", "i4", ("s0", ""), False), args=(binary("+", TID, const("i8", 1)),))
+    exchange = Stmt("exchange", (TID,), ((), (Stmt("store", (ZERO, read), attr="out0"),)), ("s0", "plain", 0, False))
+    kernel = a_kernel(exchange, arrays=(OUT, Array("s0", "shared", "i4", 256)))
+    text = source(kernel).replace("cuda.syncthreads()", "pass")
+    namespace = {"__name__": "raced"}
+    linecache.cache["<raced>"] = (len(text), None, text.splitlines(True), "<raced>")
+    exec(compile(text, "<raced>", "exec"), namespace)
+    found = [
+        run_engine(d, A_LAUNCH, arguments(kernel, A_LAUNCH), 0, BUILDS["checks"]).findings for d in (build(kernel), namespace["kernel"])
+    ]
+    assert not found[0]
+    assert {"racecheck"} <= {f.check for f in found[1]}
 
 
 def test_traces_are_compared():
