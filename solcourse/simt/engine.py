@@ -113,12 +113,11 @@ def _run(
     total = math.prod(grid)
     sampled = _sampled(sample_blocks, total)
     count = sampled or total
-    _check_memory(kernel, compiled, dynamic_shared_bytes)
+    twins = 2 if options.get("checks") and compiled.program.local_bytes else 1  # local_arrays.py
+    _check_memory(kernel, compiled, dynamic_shared_bytes, twins)
     room = _room(compiled, total, block, residency)
     first = 0 if compiled.plan.crosses else (total - count) // 2
-    raw = launch_grid(
-        compiled, bound, grid, block, dynamic_shared_bytes, first=first, count=count, room=room.blocks, **options
-    )  # fmt: skip
+    raw = launch_grid(compiled, bound, grid, block, dynamic_shared_bytes, first=first, count=count, room=room.blocks, **options)
     if not options.get("watches"):  # a second look
         printing.show(printing.lines(raw.printed, _strings(compiled), raw.error[6] if raw.error else None))
     return Launch(kernel, compiled, bound, grid, block, dynamic_shared_bytes, room, sampled), raw
@@ -132,8 +131,8 @@ def _sampled(sample_blocks: int | None, total: int) -> int | None:
     return count if count is not None and count < total else None
 
 
-def _check_memory(kernel: KernelIR, c: Compiled, dynamic_shared_bytes: int) -> None:
-    local = c.program.local_bytes
+def _check_memory(kernel: KernelIR, c: Compiled, dynamic_shared_bytes: int, twins: int) -> None:
+    local = c.program.local_bytes // twins
     if local > MOST_LOCAL_BYTES:
         raise LaunchError(
             f"Kernel {kernel.name} declares {local:,} bytes of local arrays; no GPU gives a thread more than {MOST_LOCAL_BYTES:,} (512 KiB). "
