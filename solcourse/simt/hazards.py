@@ -302,15 +302,19 @@ class _Teller:
             return _capital(f"{two} {_writes(second)} {spot.element} at {here} while {one} may still have to read it {there}.")
         if first.atomic != second.atomic:
             return _capital(f"{two} {_writes(second)} {spot.element} at {here} while {one} may not yet have {_written(first)} it {there}.")
-        both = f"{one} and {two}" if one_line and (first.block, first.thread) < (second.block, second.thread) else f"{two} and {one}"
-        both = both if one_line else f"{one} and {two}"
-        both = both if apart else f"threads {both.removeprefix('thread ').replace(' and thread ', ' and ')}"
-        where = f"at {here}" if one_line else f"at {self.line(a)} and {here}"
+        if one_line:
+            one, two = (one, two) if (first.block, first.thread) < (second.block, second.thread) else (two, one)
+            both, where = (
+                f"{one} and {two}" if apart else f"threads {one.removeprefix('thread ')} and {two.removeprefix('thread ')}",
+                f" at {here}",
+            )
+        else:
+            both, where = f"{one} at {self.line(a)} and {two} at {here}", ""
         if kind == "lost_update":
-            return _capital(f"{both} both read {spot.element}, change it and write it back, {where}: one of the updates can be lost.")
+            return _capital(f"{both} both read {spot.element}, change it and write it back{where}: one of the updates can be lost.")
         if kind == "same_value_write":
-            return _capital(f"{both} both write {spot.element}, {where}; each time the value was the same.")
-        return _capital(f"{both} both write {spot.element}, {where}: which value stays is a matter of chance.")
+            return _capital(f"{both} both write {spot.element}{where}; each time the value was the same.")
+        return _capital(f"{both} both write {spot.element}{where}: which value stays is a matter of chance.")
 
     def line(self, site: Site) -> str:
         """ "line 12", or where the kernel calls into another file "line 12 of helpers.py"."""

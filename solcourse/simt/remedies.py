@@ -124,7 +124,7 @@ def _lost_update(h: Hazard) -> str:
         return ""
     update = h.source.update(h.b.line, h.array) if h.source else None
     if update and not update.name:
-        return f"CUDA has no atomic operation for this: let one thread do it, or give each thread an element of {h.array} of its own."
+        return f"CUDA has no atomic operation for this: let one thread do it, or give each thread its own element of {h.array}."
     whole = _atomic(h) or f"an atomic operation, such as cuda.atomic.add({h.array}, index, value)"
     owner = ", or let one thread add the values up" if h.space == "shared" else ""
     return f"Use {whole}{owner}: a barrier does not make `+=` one step."
@@ -219,7 +219,7 @@ def _barrier(h: Hazard) -> str:
         what = f"The next turn of the loop {does.get(h.kind, 'writes again')}: "
         return f"{what}put {barrier} at the end of the loop's body{_out_of(inside[:1])}."
     if a == b:
-        after = f"Read into a variable first, put {barrier} after that{_out_of(inside[:1])}, and then write; or write to another array than is read."
+        after = f"Read into a variable first, put {barrier} after that{_out_of(inside[:1])}, and then write; or write to another array than the one that is read."
         return step + (_lower(after) if step else after)
     if inside:
         return f"End the `if` of line {inside[-1].lineno} before line {b}, put {barrier} there, and begin it anew: every thread of the block must reach the barrier."
@@ -256,7 +256,7 @@ _RULES: tuple[Callable[[Hazard], str], ...] = (
 
 def of_barrier(file: str, line: int) -> str:
     """A barrier at a line that some threads pass by."""
-    every, source = "every thread of the block must reach it, or a GPU may hang", source_at(file, line)
+    every, source = "every thread of the block must reach the barrier, or a GPU may hang", source_at(file, line)
     branches, loop = (source.branches(line), source.loop(line)) if source else ([], None)
     if loop is not None and source is not None and not (branches and branches[-1].lineno > loop.lineno):
         ways = [loop.iter if isinstance(loop, ast.For) else loop.test]  # type: ignore[attr-defined]
@@ -280,9 +280,7 @@ def of_unwritten(space: str, array: str, site: Site) -> str:
         guards = [g for g in source.guards(store.lineno) if source.of_threads(g.test)]  # type: ignore[union-attr]
         if guards and guards[-1].passes:
             test = ast.unparse(guards[-1].test)
-            return (
-                f"Line {store.lineno} writes only `if {test}`: write a value otherwise too, such as 0, or do not read what was not written."
-            )
+            return f"Line {store.lineno} writes {array} only `if {test}`: write a value otherwise too, such as 0, or read only what was written."
         if guards:
             return f"Threads that leave at line {guards[-1].line} do not come to line {store.lineno}, so their elements stay unwritten: let them write 0 first."
     if source and not stores:
