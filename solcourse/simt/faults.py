@@ -163,7 +163,15 @@ def _waits(launch: Launch, stuck: Stuck) -> str:
 
 
 def _deadlock(launch: Launch, stuck: Stuck) -> Exception:
-    """Threads wait for what no thread can do any more."""
+    finding = deadlock(launch, stuck)
+    said = f"{finding.message} {finding.hint}"
+    if _foremost(stuck)[0] == LOOP:
+        return RunawayKernel(said, file=launch.file, line=finding.line)
+    return BarrierError(said, finding=finding, file=launch.file, line=finding.line)
+
+
+def deadlock(launch: Launch, stuck: Stuck) -> Finding:
+    """Threads wait for what no thread can do any more. other_line: where others wait."""
     kind, line = _foremost(stuck)
     message = f"Deadlock in kernel {launch.kernel.name}: no thread can go on. {_waits(launch, stuck)}."
     hint = "Check the order in which locks are taken, and that another thread sets what these wait for."
@@ -183,7 +191,6 @@ def _deadlock(launch: Launch, stuck: Stuck) -> Exception:
             )
         elif stuck.headless:
             message += f" Thread (0, 0, 0) of block {_show(launch.block_at(stuck.headless[0]))} has returned; grid.sync() needs it."
-    if kind == LOOP:
-        return RunawayKernel(f"{message} {hint}", file=launch.file, line=line)
-    finding = Finding("deadlock", "error", message, hint, file=launch.file, line=line, block=launch.block_at(stuck.block))
-    return BarrierError(f"{message} {hint}", finding=finding, file=launch.file, line=line)
+    elsewhere = min((w.line for w in stuck.waits if w.line != line), default=None)
+    block = launch.block_at(stuck.block)
+    return Finding("deadlock", "error", message, hint, file=launch.file, line=line, block=block, other_line=elsewhere)

@@ -20,7 +20,7 @@ from solcourse.simt import remedies, shadow
 from solcourse.simt.arguments import Allocation
 from solcourse.simt.checking import Event, Place, Seen, Watch
 from solcourse.simt.declared import shapes_of
-from solcourse.simt.faults import Dim, Launch, barrier_findings, fault_of
+from solcourse.simt.faults import Dim, Launch, barrier_findings, deadlock, fault_of
 from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw
 from solcourse.simt.records import WARP, Finding, Site, Touch
@@ -170,27 +170,18 @@ class _Teller:
 
     def faults(self) -> list[Finding]:
         """What ended the launch: a stray access, a deadlock, a loop without end."""
-        raw = self.raw
+        raw, launch = self.raw, self.launch
         if raw.error and raw.error[0] == ERROR_BOUNDS:
-            return [stray(self.launch, raw.error)]
-        if raw.raised and not raw.error:
-            return []
-        error = fault_of(self.launch, raw)
+            return [stray(launch, raw.error)]
+        if raw.stuck and raw.stuck.deadlock and not raw.error:
+            return [deadlock(launch, raw.stuck)]
+        error = None if raw.raised and not raw.error else fault_of(launch, raw)
         if error is None:
             return []
-        finding = getattr(error, "finding", None)
-        if finding is not None:
-            return [finding]
-        line = getattr(error, "line", None) or self.launch.kernel.first_line
-        if raw.stuck and raw.stuck.deadlock:
-            others = [w.line for w in raw.stuck.waits if w.line != line]
-            block = self.launch.block_at(raw.stuck.block)
-            return [
-                Finding(
-                    "deadlock", "error", str(error), "", file=self.launch.file, line=line, block=block, other_line=min(others, default=None)
-                )
-            ]
-        return [Finding("runaway", "error", str(error), "", file=self.launch.file, line=line)]
+        line = getattr(error, "line", None) or launch.kernel.first_line
+        return [
+            Finding("runaway", "error", str(error), "Does every turn of the loop bring it nearer to its end?", file=launch.file, line=line)
+        ]
 
     def misaligned(self) -> list[Finding]:
         found = []

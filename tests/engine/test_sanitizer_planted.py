@@ -49,3 +49,29 @@ def test_every_case_has_a_name_a_twin_and_marked_lines():
     assert {case.faulty.py_func.__module__ for case in CASES} == {file.__name__ for file in FILES}
     assert len({case.name for case in CASES}) == len(CASES)
     assert [case.name for case in CASES if not case.marked or case.corrected is None] == []
+
+
+# --- sanitizer
+@each_case
+def test_a_planted_fault_is_found_at_its_lines_and_nowhere_else(case: planted.Case):
+    findings = sol.sanitize(case.launch(case.faulty), *case.args())
+    told = "\n".join(f"{f.kind} {f.severity} lines {f.line}, {f.other_line} {f.array!r}: {f.message}" for f in findings)
+    pairs = [{f.line, f.other_line if f.other_line is not None else f.line} for f in findings]
+    assert {f.kind for f in findings} <= set(case.kinds), told
+    assert {f.severity for f in findings} == {case.severity}, told
+    assert {f.array for f in findings} <= set(case.arrays), told
+    assert set().union(*pairs) == case.marked, f"marked are {sorted(case.marked)}\n{told}"
+    for f in findings:
+        assert f.hint, told
+        if f.kind in planted.HAZARDS:
+            assert None not in (f.thread, f.block, f.other_thread, f.other_block, f.other_line), told
+            assert (f.thread, f.block) != (f.other_thread, f.other_block), told
+            assert f.element, told
+    if len(case.marked) == 2 and set(case.kinds) <= set(planted.HAZARDS):
+        assert case.marked in pairs, told
+
+
+@each_case
+def test_the_twin_of_a_fault_is_not_accused(case: planted.Case):
+    findings = sol.sanitize(case.launch(case.corrected), *case.twin_args())
+    assert [(f.kind, f.line, f.message) for f in findings] == []
