@@ -1,6 +1,6 @@
 """What people run into with numba.cuda and its simulator, by kind: the engine computes it as a GPU would, or says what it is.
 
-Each test is one kind of public trouble, in a kernel of our own. Races and uninitialised reads are not checked yet and have no test here.
+Each test is one kind of public trouble, in a kernel of our own. Races, barriers and uninitialised memory: test_sanitizer_troubles.py.
 """
 
 from __future__ import annotations
