@@ -209,6 +209,38 @@ def test_a_kernel_that_is_looked_at_twice_prints_once(capfd):
     assert capfd.readouterr().out == "once 0\n"
 
 
+@cuda.jit
+def looked_at_and_set(x, out):
+    t = cuda.threadIdx.x
+    if t == 0:
+        out[0] = x[0]
+    x[0] = t
+
+
+@pytest.mark.xfail(strict=True, reason="told as an update of what thread 1 never reads")
+def test_what_is_set_but_not_changed_is_no_lost_update():
+    assert "lost_update" not in {f.kind for f in sol.sanitize(looked_at_and_set[1, 32], ints(1), ints(1))}
+
+
+@cuda.jit
+def set_and_perhaps_again(out):
+    cell = cuda.shared.array(1, int32)
+    t = cuda.threadIdx.x
+    cell[0] = 0
+    if t == 40:
+        cell[0] = 5
+    cuda.syncthreads()
+    out[t] = cell[0]
+
+
+@pytest.mark.xfail(strict=True, reason="LLVM makes one store of the two, which is at the line of the `if`")
+def test_two_stores_of_which_one_is_in_a_branch_keep_their_lines(line_of):
+    stores = {line_of(set_and_perhaps_again, "cell[0] = 0"), line_of(set_and_perhaps_again, "cell[0] = 5")}
+    findings = sol.sanitize(set_and_perhaps_again[1, 64], ints(64))
+    assert "error" in {f.severity for f in findings}
+    assert {line for f in findings for line in (f.line, f.other_line)} <= stores
+
+
 # ---- arrays of all sorts ----------------------------------------------------------------------------------------------------
 
 
@@ -232,6 +264,14 @@ def test_two_views_of_one_allocation_race_where_they_overlap():
         assert sol.sanitize(shift[1, 32], d[:32], d[32:]) == []
         assert sol.sanitize(shift[1, 32], d[::2], d[1::2]) == []
         assert pairs(sol.sanitize(shift[1, 32], d[::2], d[:32])) != set()
+
+
+@pytest.mark.xfail(strict=True, reason="the names and indices are those of the first argument that lies in the allocation")
+def test_an_element_of_a_view_is_named_as_the_kernel_names_it():
+    with sol.use_engine():
+        d = cuda.to_device(np.arange(64, dtype=np.float32))
+        (found,) = sol.sanitize(shift[1, 32], d[1:33], d[:32])  # d[1] is y[1], and x[0]
+    assert found.element in ("y[1]", "x[0]")
 
 
 def test_host_arrays_that_overlap_are_two_on_the_device():
@@ -404,6 +444,41 @@ def test_the_last_block_may_read_what_the_others_fenced():
 @pytest.mark.parametrize(("grid", "block"), [(1, 64), (2, 32), (1, 32)])
 def test_a_fence_is_no_barrier(grid, block):
     assert "read_after_write" in pairs(sol.sanitize(fence_for_a_barrier[grid, block], ints(64), ints(64)))
+
+
+@cuda.jit
+def counted_then_fenced(x, out, arrived):
+    tile = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    if t == 0:
+        cuda.atomic.add(arrived, 0, 1)
+    tile[t] = x[t]
+    cuda.threadfence_block()
+    if t > 0:
+        out[t] = tile[t - 1]
+
+
+@pytest.mark.xfail(strict=True, reason="an atomic operation of any thread, at any time, makes the fence order all threads of the block")
+def test_a_fence_is_no_barrier_because_some_thread_counts():
+    assert "read_after_write" in pairs(sol.sanitize(counted_then_fenced[1, 64], ints(64), ints(64), ints(1)))
+
+
+@cuda.jit
+def fenced_often(out, count, n):
+    tile = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    for _ in range(n):
+        cuda.threadfence()
+        cuda.syncthreads()
+    cuda.atomic.add(count, 0, 1)
+    tile[t] = t
+    if t > 0:
+        out[t] = tile[t - 1]
+
+
+@pytest.mark.parametrize("turns", [10, pytest.param(9_000, marks=pytest.mark.xfail(strict=True, reason="fences keep their old ticks"))])
+def test_fences_of_long_ago_order_nothing(turns):
+    assert pairs(sol.sanitize(fenced_often[1, 64], ints(64), ints(1), turns)) == {"read_after_write"}
 
 
 def test_programs_of_numbas_own_kernels_have_no_error():
