@@ -149,7 +149,7 @@ def _one_should_write(h: Hazard) -> str:
 
 
 def _look_before_a_swap(h: Hazard) -> str:
-    swapped = "Harmless if the kernel tries again whenever the compare-and-swap finds another value than the one read here"
+    swapped = "Harmless where the compare-and-swap refuses what was read too early or too late"
     return f"{swapped}; cuda.atomic.cas({h.array}, index, 0, 0) reads without a race." if h.looks else ""
 
 

@@ -372,8 +372,8 @@ def a_product(x, out):
 
 @says(
     "Thread 31 updates flag[0] at line {B} while thread 32 may still have to read it at line {A}.",
-    "Harmless if the kernel tries again whenever the compare-and-swap finds another value than the one "
-    "read here; cuda.atomic.cas(flag, index, 0, 0) reads without a race.",
+    "Harmless where the compare-and-swap refuses what was read too early or too late; "
+    "cuda.atomic.cas(flag, index, 0, 0) reads without a race.",
     np.zeros(1, np.int32),
 )
 def looked_at_before_a_swap(flag):
