@@ -74,8 +74,7 @@ def profile(
     gpu = find_device(device)
     _check_cache(cache)
     _check_work(work)
-    if sample_blocks is not None and (not isinstance(sample_blocks, int) or sample_blocks < 1):
-        raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
+    _check_sample(sample_blocks)
     result = _run(frontend.launch_of(launch), args, gpu=gpu, counters=True, sample_blocks=sample_blocks, registers=registers)
     return report.predicted(result, gpu, work=work, cache=cache, registers=registers, baseline_s=baseline_s)
 
@@ -92,6 +91,7 @@ def sanitize(launch: Any, *args: Any, sample_blocks: int | None = None) -> Findi
     from solcourse.findings import Findings
     from solcourse.simt import arguments, engine, frontend
 
+    _check_sample(sample_blocks)
     spec = frontend.launch_of(launch)
     kernel, bound = _prepare(spec, args, private=True)
     found = engine.sanitize(
@@ -262,6 +262,11 @@ def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> No
 def _check_cache(cache: str) -> None:
     if cache not in CACHES:
         raise SolcourseError(f"cache is {' or '.join(repr(c) for c in CACHES)}; got {cache!r}.")
+
+
+def _check_sample(sample_blocks: object) -> None:
+    if sample_blocks is not None and (not isinstance(sample_blocks, int) or sample_blocks < 1):
+        raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
 
 
 def _check_work(work: object) -> None:

@@ -162,7 +162,8 @@ class _Binder:
         self.flat.append(self.allocation(array.name, array.allocation, np.dtype(interface["typestr"]), interface["shape"]).address)
 
     def host_memory(self, name: str, view: np.ndarray, hint: str) -> _Pointer:
-        core = view[tuple(0 if stride == 0 else slice(None) for stride in view.strides)] if view.size and 0 in view.strides else view
+        broadcast = view.size and 0 in view.strides
+        core = view[(*(0 if stride == 0 else slice(None) for stride in view.strides), ...)] if broadcast else view  # ...: not a scalar
         if not (core.flags.c_contiguous or core.flags.f_contiguous):
             raise NonContiguousArray(
                 f"Argument {name!r}: Array contains non-contiguous buffer and cannot be transferred as a single memory region. "

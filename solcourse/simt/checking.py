@@ -1,8 +1,8 @@
 """The shadow memory of one launch: how large, where, and what shadow.py found, as records.
 
-Of an array that the kernel writes, each cell (the smallest piece the kernel accesses of it) has a word of 8 bytes for the last write,
-and if the kernel reads it too, two more for the last reads, and two for atomic operations if there are any: 8 to 40 bytes for 4 bytes of
-float32. Arrays that are only read need none.
+Of an array that the kernel writes, each cell (the smallest piece the kernel accesses of it) has two words of 8 bytes for the last writes,
+and if the kernel reads it too, two more for the last reads, and two for atomic operations if there are any: 16 to 48 bytes for 4 bytes
+of float32. Arrays that are only read need none.
 All of it at once is bounded by MOST_BYTES; a sample of the blocks touches, and needs, only what those blocks access.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from solcourse.errors import LaunchError
 from solcourse.simt import shadow
-from solcourse.simt.arguments import Allocation
+from solcourse.simt.arguments import Allocation, BoundArguments
 from solcourse.simt.compiler import Compiled
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LAUNCH, THREAD
 from solcourse.simt.pool import MEMORY, aligned
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _PHYSICAL = hasattr(os, "sysconf") and os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") or 8 << 30
 MOST_BYTES = min(4 << 30, _PHYSICAL // 4)
-_WORDS = [ALLOC[name] // 8 for name in ("written", "read", "line")]  # where a row says where the words are; line: of atomic operations
+# where a row says where the words are: of the last writes, of reads, of atomic operations, of earlier writes
+_WORDS = [ALLOC[name] // 8 for name in ("written", "read", "line", "spare")]
 PRESENT = 16  # in ALLOC "count": the array has a shadow
 
 
@@ -101,7 +102,7 @@ class BlockShadow:
         self.state = aligned(shadow.STATE_BYTES).view(np.int64)
         matrix = shadow.KNOWN_BYTES * s.warps if s.plan.meets else 0
         self.known = aligned(2 * matrix + 64)
-        self.words = aligned((40 if s.shared_atomics else 24) * s.shared_cells + 64)
+        self.words = aligned(48 * s.shared_cells + 64)
         put = {
             "watch": s.watch.ctypes.data if s.watches else 0,
             "known": matrix and self.known.ctypes.data,
@@ -109,12 +110,13 @@ class BlockShadow:
             "release": s.release.ctypes.data if s.fenced else 0,
             "acquired": s.acquired.ctypes.data if s.fenced else 0,
             "events": s.events.ctypes.data,
+            "serial": s.serial.ctypes.data,
         }
         for name, value in put.items():
             self.state[STATE[name] // 8] = value
         base, n = self.words.ctypes.data, s.shared_cells
         self.rows = [
-            (k, base + 8 * cell, base + 8 * n + 16 * cell, (base + 24 * n + 16 * cell) * s.shared_atomics)
+            (k, base + 8 * cell, base + 8 * n + 16 * cell, (base + 24 * n + 16 * cell) * s.shared_atomics, base + 40 * n + 8 * cell)
             for k, cell in ((k, offset >> s.shared_step) for k, offset in s.shared_rows.items())
         ]
 
@@ -137,7 +139,9 @@ class Shadow:
         self.fenced = self.plan.fences or self.plan.spins
         self._layout(shared_bytes, count)
         self.events = MEMORY.take(8 * shadow.EVENT_WORDS * shadow.EVENTS)[: 8 * shadow.EVENT_WORDS * shadow.EVENTS].view(np.int64)
-        self.release, self.acquired = np.zeros(count + 2, np.int16), np.zeros(count + 2, np.int8)
+        fenced = count + 2 if self.fenced else 0
+        self.release, self.acquired = np.zeros(fenced * shadow.FENCES, np.int64), np.zeros(fenced, np.int64)
+        self.serial = np.zeros(1, np.int64)
         self.watches = tuple(watches)
         self.extents = extents
         self.seen = np.zeros((shadow.TOUCHES, 4), np.int64)
@@ -163,7 +167,7 @@ class Shadow:
         loaded = {index for k, index in self.param_rows if k in plan.loaded_rows}
         self.sizes = {
             index: [n * ((self.arrays.allocations[index].nbytes >> self.step[index]) + 2)
-                    for n in (1, 2 * (index in loaded), 2 * (index in self.arrays.atomic))]
+                    for n in (1, 2 * (index in loaded), 2 * (index in self.arrays.atomic), 1)]
             for index in sorted(self.arrays.written)
         }  # fmt: skip
         needed = {index: 8 * sum(sizes) for index, sizes in self.sizes.items()}
@@ -198,7 +202,8 @@ class Shadow:
         """Gives the launch's only worker its shadow."""
         launch[LAUNCH["shadow_rows"] // 8] = self.plan.find_rows
         self.base = worker.rows.ctypes.data
-        self.cells = {index: [self._words(n) for n in sizes] for index, sizes in self.sizes.items()}
+        # few elements are ever written twice: memory that nobody touches costs nothing, as long as it is fresh
+        self.cells = {index: [*map(self._words, sizes[:3]), np.zeros(sizes[3], np.int64)] for index, sizes in self.sizes.items()}
         for k, index in self.param_rows:
             step, row = self.step[index], worker.rows[k]
             written = self.arrays.allocations[index].initialised
@@ -228,7 +233,7 @@ class Shadow:
     def _written(self, index: int) -> np.ndarray:
         """Which cells of an allocation have been written; remembered there, if it asks."""
         allocation, step = self.arrays.allocations[index], self.step[index]
-        writes, _, updates = self.cells[index]
+        writes, _, updates, _ = self.cells[index]
         written = (writes != 0) | self.before.get(index, np.False_)
         if len(updates):
             written |= updates[::2] != 0
@@ -265,6 +270,38 @@ class Shadow:
     def _place(self, word: int) -> Place:
         block, site = (word >> shadow.BLOCK_UP) - 1 + self.first, word >> shadow.SITE_UP & shadow.MOST_SITES - 1
         return Place(block, word >> shadow.THREAD_UP & 1023, site, bool(word & 1))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array argument as the kernel sees it, for naming its elements."""
+
+    name: str
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def index_of(self, address: int) -> tuple[int, ...] | None:
+        """Of the element that holds a byte; None where it is in none, or strides do not tell."""
+        left, index = address - self.address, [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -self.strides[a]):
+            if self.strides[axis] > 0:
+                index[axis], left = divmod(left, self.strides[axis])
+        return tuple(index) if all(0 <= i < n for i, n in zip(index, self.shape, strict=True)) else None
+
+
+def views(c: Compiled, bound: BoundArguments) -> dict[int, View]:
+    """Row of an array parameter -> the array, as its flattened parts say: `%x.4` its data, `%x.5.k` its shape, `%x.6.k` its strides."""
+    parts = {name: int(value) for name, (_, value) in zip(c.parameters, bound.values, strict=False) if not isinstance(value, float)}
+    found = {}
+    for row, (kind, name) in enumerate(c.plan.rows):
+        stem = name.removesuffix(".4")
+        if kind != "param" or stem == name:
+            continue
+        shape, strides = (tuple(parts[p] for k in range(16) if (p := f"{stem}.{n}.{k}") in parts) for n in (5, 6))
+        if len(shape) == len(strides):
+            found[row] = View(c.row_names[row], parts[name], shape, strides)
+    return found
 
 
 def _may_be_short(a: Allocation, extents: tuple[int, ...]) -> bool:

@@ -59,6 +59,7 @@ class Compiled:
     several_sites: frozenset[int]
     uniform_shapes: np.ndarray  # what the Trace's shapes begin with, int64
     leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
+    parameters: tuple[str, ...]  # names of the flattened arguments
     row_names: tuple[str, ...]  # of the arrays in Plan.rows, as in messages
     array_bytes: dict[str, int]  # of shared and local arrays, by the name in messages
     keep: tuple  # the JIT engine
@@ -193,7 +194,8 @@ def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool,
         if kind == "constant":
             constants[name] = (engine.get_global_value_address(name), function.globals[name].size)
     entry = engine.get_function_address("simt_run")
-    return _static(kernel, text, roots, graph, emitter.plan, entry, constants, engine)
+    parameters = tuple(name for _, name in function.params[1:])
+    return _static(kernel, text, roots, graph, emitter.plan, entry, constants, engine, parameters)
 
 
 def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
@@ -285,7 +287,7 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
 # ---- what is static -------------------------------------------------------------------------------------------------
 
 
-def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants, engine) -> Compiled:
+def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants, engine, parameters: tuple[str, ...]) -> Compiled:
     nodes = graph.nodes
     site_of = {id(i): k for k, (i, *_) in enumerate(plan.sites)}
     spaces = {id(i): space for i, _, space, *_ in plan.sites}
@@ -339,6 +341,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         several_sites=frozenset(plan.several_sites),
         uniform_shapes=_uniform_shapes(sites, plan.uniform_global),
         leaders=np.array(graph.leaders, np.int64),
+        parameters=parameters,
         row_names=tuple(roots.array_name(row) for row in plan.rows),
         array_bytes={
             roots.array_name((k, n)): constants[n][1]

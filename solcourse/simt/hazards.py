@@ -11,21 +11,22 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import le
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from solcourse.simt import remedies, shadow
 from solcourse.simt.arguments import Allocation
-from solcourse.simt.checking import Event, Place, Seen, Watch
+from solcourse.simt.checking import Event, Place, Seen, Watch, views
 from solcourse.simt.declared import shapes_of
 from solcourse.simt.faults import Dim, Launch, barrier_findings, deadlock, fault_of
 from solcourse.simt.layout import ERROR_BOUNDS
 from solcourse.simt.machine import Raw
 from solcourse.simt.records import WARP, Finding, Site, Touch
 from solcourse.simt.remedies import Hazard
-from solcourse.simt.strays import covered, element_of, negative_index, stray
+from solcourse.simt.strays import by_threads_alone, covered, element_of, negative_index, stray
 
 MOST_WATCHED = 8  # elements that the second run looks at
 _RACES = {
@@ -71,12 +72,6 @@ def _causes(told: list[Told]) -> list[Told]:
     ]
 
 
-def _updates(key: tuple, store: tuple[str, int]) -> bool:
-    """Whether a hazard is that of threads that read an element and then write it at the line `store`."""
-    kind, first, second, _ = key
-    return second == store and (kind == "write_after_read" or first == second)
-
-
 def _order(f: Finding, file: str) -> tuple:
     return f.severity != "error", f.file != file, f.line, f.other_line or 0, f.kind, f.array
 
@@ -112,6 +107,17 @@ class _Spot:
     space: str
 
 
+class _Seen(NamedTuple):
+    """A hazard's event. turned: the access that came second in the run comes first in the program; kind: in the program's order."""
+
+    event: Event
+    turned: bool
+    kind: str
+
+
+_Groups = dict[tuple, list[_Seen]]  # (kind, first line, second line, array) -> what was seen there; a line is (file, number)
+
+
 class _Teller:
     """One launch, what was seen of it, and the names of things."""
 
@@ -121,6 +127,7 @@ class _Teller:
         self.checked = raw.checked
         self.events = raw.checked.events
         self.shapes = shapes_of(function, "shared.array")
+        self.views = views(self.c, launch.bound)
         self.locals = list(shapes_of(function, "local.array"))
 
     # ---- names
@@ -143,6 +150,10 @@ class _Teller:
         space = site.kind.partition("_")[0]
         allocation = self.allocation(e.row)
         if allocation is not None:
+            view = self.views.get(e.row)
+            at = view.index_of(allocation.address + e.offset) if view else None
+            if view and at:
+                return _Spot(view.name, f"{view.name}[{', '.join(map(str, at))}]", int(np.ravel_multi_index(at, view.shape)), space)
             index, element, _ = element_of(site, allocation, e.offset, 0)
             return _Spot(allocation.name, f"{allocation.name}[{element}]", int(index), space)
         name = self.c.row_names[e.row] if 0 <= e.row < len(self.c.row_names) else site.array
@@ -204,7 +215,7 @@ class _Teller:
 
     def races(self) -> list[Told]:
         """Hazards, the two sides of each in the program's order."""
-        groups: dict[tuple, list[tuple[Event, bool]]] = {}
+        groups: _Groups = {}
         for e in self.events:
             if e.kind not in _RACES:
                 continue
@@ -215,25 +226,93 @@ class _Teller:
             first, second = (e.me, e.other) if turned else (e.other, e.me)
             a, b = self.site(first.site), self.site(second.site)
             key = (kind, (a.file, a.line), (b.file, b.line), self.spot(e).array)
-            groups.setdefault(key, []).append((e, turned))
+            groups.setdefault(key, []).append(_Seen(e, turned, kind))
         self._join_updates(groups)
         for key in [k for k in groups if k[0] == "same_value_write" and ("write_after_write", *k[1:]) in groups]:
             groups["write_after_write", *key[1:]] += groups.pop(key)  # not always the same one
-        return [self._race(kind, group) for (kind, *_), group in groups.items()]
+        self._join_kinds(groups)
+        return [self._race(key, group) for key, group in groups.items()]
 
-    def _join_updates(self, groups: dict[tuple, list[tuple[Event, bool]]]) -> None:
-        """`x[i] += 1` by several threads: they overwrite each other (write after write) what they have read (the other kinds). One finding."""
+    def _join_updates(self, groups: _Groups) -> None:
+        """`x[i] += 1` by several threads: they overwrite each other, with values made of what they have read there. One finding."""
         for key in [k for k in groups if k[0] in ("write_after_write", "same_value_write")]:
             _, first, second, array = key
             if first != second or key not in groups:
                 continue
-            reads = [k for k in groups if k[0] in ("read_after_write", "write_after_read") and k[3] == array and _updates(k, second)]
+            reads = [k for k in groups if k[3] == array and second in k[1:3] and self._are_updates(groups[k], second)]
             if reads:
                 lines = next((k[1:3] for k in reads if k[1] == k[2]), None) or reads[0][1:3]
                 joined = [pair for k in reads for pair in groups.pop(k)]
                 for kind in ("write_after_write", "same_value_write"):
-                    joined += groups.pop((kind, first, second, array), [])
+                    joined = groups.pop((kind, first, second, array), []) + joined  # whose threads both write: the example
                 groups.setdefault(("lost_update", *lines, array), []).extend(joined)
+
+    def _are_updates(self, group: list[_Seen], store: tuple[str, int]) -> bool:
+        """Whether hazards are those of threads that read an element, and write at the line `store` what they have made of it."""
+        for e, *_ in group:
+            if e.kind in (shadow.READ_AFTER_WRITE, shadow.WRITE_AFTER_READ):
+                read, write = (e.me, e.other) if e.kind == shadow.READ_AFTER_WRITE else (e.other, e.me)
+                site = self.site(write.site)
+                if (site.file, site.line) == store and (write.site in self.fed.get(read.site, ()) or self._decides(read.site, write.site)):
+                    return True
+        return False
+
+    @cached_property
+    def fed(self) -> dict[int, set[int]]:
+        """Memory site that loads -> the sites that store a value made of what it loaded."""
+        makers: dict[int, set[int]] = {}  # value -> the loads it is made of
+        ops = [op for block in self.c.program.blocks for op in block.ops]
+        changed = True
+        while changed:
+            changed = False
+            for op in ops:
+                sources = (*op.sources, *(value for _, value in op.phi))
+                made = set().union(*(makers.get(v, set()) for v in sources)) if op.site < 0 else {op.site}
+                if op.dest >= 0 and not made <= makers.get(op.dest, set()):
+                    makers[op.dest] = makers.get(op.dest, set()) | made
+                    changed = True
+        fed: dict[int, set[int]] = {}
+        for op in ops:
+            if op.site >= 0 and op.dest < 0:
+                pointer = isinstance(self.c.plan.sites[op.site][0].args[0], str)  # then the first source is where, not what
+                for load in set().union(*(makers.get(v, set()) for v in op.sources[pointer:])):
+                    fed.setdefault(load, set()).add(op.site)
+        self.deciding = {
+            k: set().union(*(makers.get(v, set()) for v in block.ops[-1].sources))
+            for k, block in enumerate(self.c.program.blocks)
+            if len(block.successors) == 2
+        }
+        return fed
+
+    def _decides(self, load: int, store: int) -> bool:
+        """Whether a store is made or not by what was loaded: `if x[i] > most[0]: most[0] = x[i]`."""
+        goal, blocks = int(self.c.site_nodes[store]), self.c.program.blocks
+        for k, loads in self.deciding.items():
+            if load in loads and sum(s == goal or goal in self._ahead(s, k) for s in blocks[k].successors) == 1:
+                return True
+        return False
+
+    def _ahead(self, start: int, without: int) -> set[int]:
+        """The basic blocks that follow one without coming by another."""
+        seen: set[int] = set()
+        todo = [start]
+        while todo:
+            node = todo.pop()
+            if node not in seen and node != without:
+                seen.add(node)
+                todo += self.c.program.blocks[node].successors
+        return seen
+
+    def _join_kinds(self, groups: _Groups) -> None:
+        """One barrier is missing between two lines, whichever of them reads; and where one is missing between a and b, and between b
+        and c, those two also are between a and c."""
+        for key in [k for k in groups if k[0] == "write_after_read" and ("read_after_write", *k[1:]) in groups]:
+            groups["read_after_write", *key[1:]] += groups.pop(key)
+        pairs = {(k[1], k[2], k[3]) for k in groups if k[1][0] == k[2][0] and k[1] < k[2]}
+        for key in [k for k in groups if (k[1], k[2], k[3]) in pairs]:
+            _, a, c, array = key
+            if any((a, b, array) in pairs and (b, c, array) in pairs for _, b, _ in pairs if a < b < c):
+                del groups[key]
 
     def _is_turned(self, e: Event) -> bool:
         """Whether the access that came second in this run comes first in the program."""
@@ -258,11 +337,15 @@ class _Teller:
                 todo += [] if node in barriers else self.c.program.blocks[node].successors
         return False
 
-    def _race(self, kind: str, group: list[tuple[Event, bool]]) -> Told:
-        e, turned = min(group, key=lambda pair: (pair[0].weak, -pair[0].apart, -pair[0].count))
+    def _race(self, key: tuple, group: list[_Seen]) -> Told:
+        kind, *lines, _ = key
+        of_kind = {"lost_update": ("write_after_write", "same_value_write")}.get(kind, (kind,))  # whose threads do all of it
+        wanted = [seen for seen in group if seen.kind in of_kind] or group
+        e, turned, _ = min(wanted, key=lambda seen: (seen.event.weak, -seen.event.apart, -seen.event.count))
         first, second = (e.me, e.other) if turned else (e.other, e.me)
-        spot, a, b = self.spot(e), self.site(first.site), self.site(second.site)
-        apart, weak = first.block != second.block, all(event.weak for event, _ in group)
+        there = {(x.file, x.line): x for seen in group for x in (self.site(seen.event.other.site), self.site(seen.event.me.site))}
+        spot, (a, b) = self.spot(e), (there[line] for line in lines)
+        apart, weak = first.block != second.block, all(seen.event.weak for seen in group)
         message = self._happens(kind, first, second, a, b, spot)
         # a plain look before a compare-and-swap is checked by the swap itself
         looks = {first.atomic, second.atomic} == {True, False} and kind != "write_after_write" and self._swaps(first, second)
@@ -273,7 +356,7 @@ class _Teller:
         finding = self.finding(
             kind, severity, message, remedies.remedy(hazard), b, second,
             other_line=a.line, other_block=self.launch.block_at(first.block), other_thread=self.launch.thread_at(first.thread),
-            array=spot.array, index=spot.index, count=sum(event.count for event, _ in group), space=spot.space, element=spot.element,
+            array=spot.array, index=spot.index, count=sum(seen.event.count for seen in group), space=spot.space, element=spot.element,
         )  # fmt: skip
         return Told(finding, Watch(e.row, e.offset, None if apart else second.block))
 
@@ -301,6 +384,10 @@ class _Teller:
             )
         else:
             both, where = f"{one} at {self.line(a)} and {two} at {here}", ""
+        if kind == "lost_update" and not one_line:
+            return _capital(
+                f"{one} and {two} both read {spot.element} at {self.line(a)}, change it and write it back at {here}: one of the updates can be lost."
+            )
         if kind == "lost_update":
             return _capital(f"{both} both read {spot.element}, change it and write it back{where}: one of the updates can be lost.")
         if kind == "same_value_write":
@@ -394,7 +481,8 @@ class _Teller:
         for index, cells in self.checked.written.items():
             a, cell = self.launch.bound.allocations[index], 1 << self.checked.step[index]
             whole = math.prod(a.shape) * a.itemsize == a.nbytes and cell <= a.itemsize and a.nbytes and not a.viewed_in_part
-            if whole and isinstance(a.array, np.ndarray) and a.array.flags.c_contiguous:
+            read = any(row in self.c.plan.loaded_rows for row, other in self.checked.allocations.items() if other == index)
+            if whole and not read and by_threads_alone(self.launch, a) and isinstance(a.array, np.ndarray) and a.array.flags.c_contiguous:
                 found += self._uncovered(a, np.asarray(np.any(cells[: a.nbytes // cell].reshape(*a.shape, -1), axis=-1)))
         return found
 

@@ -2,9 +2,10 @@
 
     simt.mark.wrapped(negative, index, extent)   an element's index is made Python's way: a negative one counts from the end
     simt.mark.returned(line)                     threads leave the kernel at its end, not by a `return` before it
+    simt.mark.stored()                           an array's element is written next: two stores in two branches stay two
     simt.mark.narrowed.FROM.TO(value)            a truncation, kept as the source has it: LLVM would narrow what leads to it, too
 
-The first two are convergent and seem to touch memory that nothing else does, so each stays where the source has it and no access is in
+The first three are convergent and seem to touch memory that nothing else does, so each stays where the source has it and no access is in
 their way. `mark` puts them into the text; `settle` makes of the optimised function's records what the emitter has rows for.
 """
 
@@ -22,7 +23,7 @@ from solcourse.simt.ir import Block, Const, Function, Instr
 from solcourse.simt.ir_text import Metadata
 from solcourse.simt.local_arrays import UNWRITTEN
 
-WRAPPED, RETURNED, NARROWED = "simt.mark.wrapped", "simt.mark.returned", "simt.mark.narrowed."
+WRAPPED, RETURNED, STORED, NARROWED = "simt.mark.wrapped", "simt.mark.returned", "simt.mark.stored", "simt.mark.narrowed."
 
 _DEBUG = r"(?:, ![\w.]+ !\d+)*"
 # numba's fix_index: an integer index of a signed type, for any array
@@ -37,6 +38,8 @@ _NARROWING = re.compile(rf"^  (%\S+) = trunc (i64|i32|i16) (%\S+) to (i32|i16|i8
 _RETURN = re.compile(r"^  ret i32 0, !dbg (?P<debug>!\d+)$", re.M)
 _DEFINITION = re.compile(r"^define .*?^}$", re.M | re.S)
 _NAME = re.compile(r"@(\"[^\"]*\"|[-\w$.]+)\(")
+_STORE = re.compile(r"^  store .*, ptr (%[^\s,]+)(?:, align \d+)?(?P<debug>, !dbg !\d+)$", re.M)
+_VARIABLE = re.compile(r"^  (%\S+) = (?:alloca |(?:getelementptr [^\n]*?|bitcast )ptr (%[^\s,]+))", re.M)
 _BEGINNING = re.compile(r"\s*(def\s|@)")
 _LASTING = "convergent nounwind memory(inaccessiblemem: readwrite)"
 
@@ -54,12 +57,13 @@ def mark(text: str, entry: str) -> str:
         body = _with_wraps(m[0])
         if _NAME.search(body)[1].strip('"') == entry:  # type: ignore[index]
             body = _with_returns(body, places)
-        return _NARROWING.sub(narrowed, body)
+        return _NARROWING.sub(narrowed, _with_stores(body))
 
     text = _DEFINITION.sub(function, text)
     declarations = [
         f"declare void @{WRAPPED}(i1, i64, i64) {_LASTING}",
         f"declare void @{RETURNED}(i32) {_LASTING}",
+        f"declare void @{STORED}() {_LASTING}",
         *(f"declare {to} @{NARROWED}{of}.{to}({of}) speculatable nounwind willreturn memory(none)" for of, to in sorted(narrowings)),
     ]
     return "\n".join((text, *declarations, ""))
@@ -75,6 +79,14 @@ def _with_wraps(body: str) -> str:
         return m[0].replace(m["select"], call + m["select"])
 
     return _WRAP.sub(wrapped, body)
+
+
+def _with_stores(body: str) -> str:
+    own: set[str] = set()  # pointers to the function's variables, of which nothing is left later
+    for name, base in _VARIABLE.findall(body):
+        if not base or base in own:
+            own.add(name)
+    return _STORE.sub(lambda m: m[0] if m[1] in own else f"  call void @{STORED}(){m['debug']}\n{m[0]}", body)
 
 
 def _with_returns(body: str, places: Metadata) -> str:
@@ -151,6 +163,8 @@ def _settled(block: Block, constants: dict[object, Const]) -> list[Instr]:
 
 def _is_idle(name: str, args: tuple) -> bool:
     """A mark that never speaks; and the beginning of a local array's twin, which is how local memory begins anyway."""
+    if name == STORED:
+        return True
     if name == UNWRITTEN:
         return isinstance(args[0], Const) and not args[0].value
     return name.startswith("llvm.memset") and args[1] == Const("i8", -1)

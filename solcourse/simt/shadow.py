@@ -4,9 +4,9 @@ Two accesses of different threads to one cell, at least one of them a write and 
 them: a barrier of the block, a syncwarp() of lanes that includes both, a threadfence() after the first and an atomic operation before
 the second. Order is looked for, not waited for: it does not matter in which order this machine happened to run them.
 
-A cell is the smallest piece of an array that the kernel accesses. It has one word for its last write, two for its last reads and two for
-its last atomic operations, of different blocks if there are such, else of different warps, else of different threads: enough that no
-hazard goes unseen because of a third reader. A word says who and when:
+A cell is the smallest piece of an array that the kernel accesses. It has two words for its last writes, two for its last reads and two
+for its last atomic operations, of different blocks if there are such, else of different warps, else of different threads: enough that no
+hazard goes unseen because of a third reader, but for lanes of one warp that meet in groups. A word says who and when:
 
     block 24 bits | tick 14 | site 14 | thread 10 | atomic 1        block: 1 + its index in the launch; 0: an empty word
 
@@ -46,12 +46,14 @@ APART = 32  # times: 0 the two are in one warp, 1 in two warps of a block, 2 in 
 # The state of a block, in bytes: its key (as in a word), floor, barriers passed, lanes that waited at the barrier and which it is, lanes
 # that fell off the kernel's end, ..., whether lanes have met (2: not all of a warp), then the ticks of its warps
 STATE = {
-    name: 8 * k for k, name in enumerate("key floor phase arrived barrier fell watch known weak release acquired events met fence".split())
+    name: 8 * k for k, name in enumerate("key floor phase arrived barrier fell watch known weak release acquired events met serial".split())
 }
 TICKS = 128
 KNOWN_BY_ALL = TICKS + 8 * 32  # of each warp: below which tick all its lanes know of each other, by syncwarp(); behind that, by anything
 STATE_BYTES = KNOWN_BY_ALL + 2 * 8 * 32
 KNOWN_BYTES = 32 * 32 * 2  # of one warp
+
+FENCES = 4  # of a block that are remembered: serial 32 bits | tick 16 | whether other blocks see it
 
 # An event: key + 1 (0: free), how often, the word of the access, of the one before it, byte in the array, ALLOC row, value, other value
 EVENT_WORDS, EVENTS = 8, 1 << 12
@@ -95,10 +97,10 @@ _part = numba.njit(error_model="numpy")
 # what the thread's record holds, and where in a row of ALLOC the shadow is
 _STATE, _WARP, _BLOCK, _ALLOCS, _LAUNCH = (THREAD[n] for n in "shadow warp block allocs launch".split())
 _FIRST, _WARPS, _ROWS, _MASKS = (LAUNCH[n] for n in "first warps shadow_rows masks".split())
-_SIZE, _READS, _WRITES, _WRITTEN, _SHAPE, _ATOMICS = (ALLOC[n] for n in "size read written stamp count line".split())
+_SIZE, _READS, _WRITES, _WRITTEN, _SHAPE, _ATOMICS, _EARLIER = (ALLOC[n] for n in "size read written stamp count line spare".split())
 _KEY, _FLOOR, _PHASE, _ARRIVED, _BARRIER, _FELL = (STATE[n] for n in "key floor phase arrived barrier fell".split())
-_WATCH, _KNOWN, _WEAK, _RELEASE, _ACQUIRED, _EVENTS, _MET, _FENCE = (
-    STATE[n] for n in "watch known weak release acquired events met fence".split()
+_WATCH, _KNOWN, _WEAK, _RELEASE, _ACQUIRED, _EVENTS, _MET, _SERIAL = (
+    STATE[n] for n in "watch known weak release acquired events met serial".split()
 )
 _BYTES, _KINDS = (1 << KIND_UP) - 1, (1 << ALIGN_UP - KIND_UP) - 1
 
@@ -154,14 +156,24 @@ _UNORDERED, _WEAKLY, _ORDERED = 0, 1, 2
 
 
 @_part
+def _synchronised(release, acquired, other, me):
+    """Whether the block of `other` made a fence after that access, and the block of `me` an atomic operation after that fence.
+
+    Of more fences than are remembered the first that is left counts, without a question when."""
+    at, tick, near = release + 8 * FENCES * (other >> BLOCK_UP), other >> TICK_UP & (1 << 14) - 1, (other ^ me) >> BLOCK_UP == 0
+    for k in range(FENCES):  # the oldest first
+        fence = _get(at + 8 * k)
+        if fence and fence >> 16 & (1 << 14) - 1 > tick and (near or fence & 1):
+            return acquired > fence >> 32 or (k == 0 and acquired > 0)
+    return False
+
+
+@_part
 def _order(state, other, me):
     """What lies between the earlier access `other`, of another thread, and `me`, where no barrier of the block does."""
     release = _get(state + _RELEASE)
-    if release and _get8(_get(state + _ACQUIRED) + (me >> BLOCK_UP)):
-        near = (other ^ me) >> BLOCK_UP == 0
-        fence = _get(state + _FENCE) if near else _get16(release + 2 * (other >> BLOCK_UP))
-        if fence > (other >> TICK_UP & (1 << 14) - 1):
-            return _ORDERED
+    if release and _synchronised(release, _get(_get(state + _ACQUIRED) + 8 * (me >> BLOCK_UP)), other, me):
+        return _ORDERED
     if (other ^ me) >> BLOCK_UP != 0 or ((other ^ me) >> THREAD_UP & 1023) >> 5 != 0 or _get(state + _KNOWN) == 0:
         return _UNORDERED
     mine = (me >> THREAD_UP & 1023) << 5 | (other >> THREAD_UP & 31)
@@ -211,19 +223,19 @@ def _live(word, me, low, shared):
 
 
 @_part
-def _note_reader(at, me, low, shared):
-    """The two words of a cell's readers, or of its atomic operations: this one, and the one before it that is further from it."""
+def _note_reader(state, at, me, low, shared):
+    """The two words of a cell's readers, or of its atomic operations: this one, and one before it that is far from it."""
     first = _get(at)
     if first == me:
         return
     if _live(first, me, low, shared):
         second, near = _get(at + 8), (first ^ me) >> BLOCK_UP == 0
         close = near and (first ^ me) >> THREAD_UP & 1023 < 32  # of one warp
-        keeps = (
-            near
-            and _live(second, me, low, shared)
-            and ((second ^ me) >> BLOCK_UP != 0 or (close and (second ^ me) >> THREAD_UP & 1023 >= 32))
-        )
+        keeps = False
+        if near and _live(second, me, low, shared):
+            far = (second ^ me) >> BLOCK_UP != 0
+            # of one warp the first that read stays, until it is known to this one
+            keeps = far or (close and ((second ^ me) >> THREAD_UP & 1023 >= 32 or _order(state, second, me) != _ORDERED))
         if not keeps:
             _put(at + 8, first)
     _put(at, me)
@@ -237,12 +249,13 @@ def _reads(state, row, cell, me, low, shared, waiting):
     _find_uninitialized(state, row, cell, other, me, step, shared)
     if waiting:
         return
-    if _live(other, me, low, shared):
-        _clash(state, READ_AFTER_WRITE, other, me, cell << step, row)
+    for word in (other, _get(_get(row + _EARLIER) + 8 * cell) if writes else 0):
+        if _live(word, me, low, shared):
+            _clash(state, READ_AFTER_WRITE, word, me, cell << step, row)
     _meet_others(state, READ_AFTER_WRITE, _get(row + _ATOMICS), cell, me, low, step, row, shared)
     reads = _get(row + _READS)
     if reads:
-        _note_reader(reads + 16 * cell, me, low, shared)
+        _note_reader(state, reads + 16 * cell, me, low, shared)
 
 
 @_part
@@ -274,9 +287,13 @@ def _writes(state, row, cell, me, low, shared, size, lane, mask, addresses, valu
     """One lane writes one cell."""
     writes, step = _get(row + _WRITES), _get(row + _SHAPE) & SHIFT_BITS
     other = _get(writes + 8 * cell)
+    earlier = _get(row + _EARLIER) + 8 * cell
+    for word in (other, _get(earlier)):
+        if _live(word, me, low, shared):
+            same = _same_value(size, lane, word, me, mask, addresses, values)
+            _clash(state, SAME_VALUE if same else WRITE_AFTER_WRITE, word, me, cell << step, row)
     if _live(other, me, low, shared):
-        same = _same_value(size, lane, other, me, mask, addresses, values)
-        _clash(state, SAME_VALUE if same else WRITE_AFTER_WRITE, other, me, cell << step, row)
+        _put(earlier, other)
     _meet_others(state, WRITE_AFTER_WRITE, _get(row + _ATOMICS), cell, me, low, step, row, shared)
     _meet_others(state, WRITE_AFTER_READ, _get(row + _READS), cell, me, low, step, row, shared)
     _put(writes + 8 * cell, me)
@@ -288,10 +305,11 @@ def _updates(state, row, cell, me, low, shared):
     step = _get(row + _SHAPE) & SHIFT_BITS
     other = _get(_get(row + _WRITES) + 8 * cell)
     _find_uninitialized(state, row, cell, other, me, step, shared)
-    if _live(other, me, low, shared):
-        _clash(state, WRITE_AFTER_WRITE, other, me, cell << step, row)
+    for word in (other, _get(_get(row + _EARLIER) + 8 * cell)):
+        if _live(word, me, low, shared):
+            _clash(state, WRITE_AFTER_WRITE, word, me, cell << step, row)
     _meet_others(state, WRITE_AFTER_READ, _get(row + _READS), cell, me, low, step, row, shared)
-    _note_reader(_get(row + _ATOMICS) + 16 * cell, me, low, shared)
+    _note_reader(state, _get(row + _ATOMICS) + 16 * cell, me, low, shared)
 
 
 # The words of nearly all accesses are those of the block before its last barrier, or none. They are seen at a glance: between `oldest`
@@ -307,8 +325,8 @@ def _touch(thread, row, site, what, mask, addresses, values):
     block = key << BLOCK_UP
     low, stem = block | _get(state + _FLOOR) << TICK_UP, block | _get(state + TICKS + 8 * warp) << TICK_UP | site << SITE_UP
     stem |= warp << 5 + THREAD_UP | (kind == ATOMIC)
-    if acquired and kind >= ATOMIC and not shared:
-        _put8(acquired + key, 1)
+    if acquired and kind >= ATOMIC:
+        _put(acquired + 8 * key, _serial(state))
     if size == 1 << step and align == size and _get(state + _WATCH) == 0 and _get(row + _ATOMICS) == 0:
         oldest = 0 if shared else block
         if kind == LOAD:
@@ -350,7 +368,7 @@ def _load(state, row, stem, low, oldest, block, mask, addresses, base, step, sha
             if first == 0 or oldest <= first < low:
                 _put(reads + 16 * cell, me)
             else:
-                _note_reader(reads + 16 * cell, me, low, shared)
+                _note_reader(state, reads + 16 * cell, me, low, shared)
         elif not plain or align:
             if align:
                 _event(state, MISALIGNED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, offset, row, 1 << step, 0, 1)
@@ -387,7 +405,7 @@ def _begin(thread):
     state = _get(thread + _STATE)
     _put(state + _KEY, _get(thread + _BLOCK) - _get(_get(thread + _LAUNCH) + _FIRST) + 1)
     _put(state + _FLOOR, 1)
-    for at in (_PHASE, _ARRIVED, _BARRIER, _FELL, _FENCE):
+    for at in (_PHASE, _ARRIVED, _BARRIER, _FELL):
         _put(state + at, 0)
     warps = _get(_get(thread + _LAUNCH) + _WARPS)
     for w in range(warps):
@@ -417,12 +435,23 @@ def _renumber(thread, state):
     for k in range(_get(launch + _ROWS)):
         row = allocs + k * ALLOC_BYTES
         cells = (_get(row + _SIZE) >> (_get(row + _SHAPE) & SHIFT_BITS)) + 1
-        for at, words in ((_get(row + _WRITES), cells), (_get(row + _READS), 2 * cells), (_get(row + _ATOMICS), 2 * cells)):
+        for at, words in (
+            (_get(row + _WRITES), cells),
+            (_get(row + _READS), 2 * cells),
+            (_get(row + _ATOMICS), 2 * cells),
+            (_get(row + _EARLIER), cells),
+        ):
             if at:
                 for c in range(words):
                     word = _get(at + 8 * c)
                     if word >> BLOCK_UP == key:
                         _put(at + 8 * c, word & ~TICK_BITS)
+    release = _get(state + _RELEASE)
+    if release:
+        for k in range(FENCES):
+            at = release + 8 * (FENCES * key + k)
+            fence = _get(at)
+            _put(at, fence & ~(0xFFFF << 16) | (1 << 16 if fence else 0))
     _forget(state, _get(launch + _WARPS))
 
 
@@ -516,11 +545,19 @@ def _meet(thread, lanes, strong):
 def _fence(thread, own):
     """threadfence(): what the block did before can be seen by whoever synchronises with it later; own: by its own threads only."""
     state = _get(thread + _STATE)
-    key, release = _get(state + _KEY), _get(state + _RELEASE)
-    tick = _advance(thread, state, _get(thread + _WARP))
-    _put(state + _FENCE, max(_get(state + _FENCE), tick))
-    if not own:
-        _put16(release + 2 * key, max(_get16(release + 2 * key), tick))
+    at = _get(state + _RELEASE) + 8 * FENCES * _get(state + _KEY)
+    tick, now = _advance(thread, state, _get(thread + _WARP)), _serial(state)
+    for k in range(FENCES - 1):
+        _put(at + 8 * k, _get(at + 8 * (k + 1)))
+    _put(at + 8 * (FENCES - 1), now << 32 | tick << 16 | (own == 0))
+
+
+@_part
+def _serial(state):
+    """The next number of the launch: what fences and atomic operations are put in order by."""
+    at = _get(state + _SERIAL)
+    _put(at, _get(at) + 1)
+    return _get(at)
 
 
 def _note(thread, number, mask, values):

@@ -121,6 +121,23 @@ def negative_index(launch: Launch, file: str, line: int, index: int, at: Dim, th
     return found.pop() if len(found) == 1 else ""
 
 
+def by_threads_alone(launch: Launch, a: Allocation) -> bool:
+    """Whether the kernel's text writes an array at indices that no argument shifts, `out[first + i]`."""
+    source = source_at(launch.file, launch.kernel.first_line)
+    stores = source.stores(a.name) if source else []
+    todo: list[ast.AST] = [s.slice for s in stores]
+    seen: set[str] = set()
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Attribute):  # a size
+            continue
+        if isinstance(node, ast.Name) and node.id not in seen:
+            seen.add(node.id)
+            todo += source.definitions.get(node.id, ()) if source else ()
+        todo += ast.iter_child_nodes(node)
+    return bool(stores) and not seen & set(launch.kernel.arg_names)
+
+
 def covered(launch: Launch, a: Allocation) -> tuple[int, ...]:
     """Up to which index along each axis the kernel's text writes an array, one element for each thread; () where it does not say."""
     source = source_at(launch.file, launch.kernel.first_line)

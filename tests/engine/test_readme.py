@@ -25,7 +25,7 @@ def run(script: Path) -> str:
 
 
 def test_its_python_prints_two_predictions_and_where_the_array_is_left(tmp_path: Path):
-    (example,) = PYTHON
+    example = PYTHON[0]
     script = tmp_path / "example.py"
     script.write_text(example)
     said = run(script)
@@ -35,12 +35,22 @@ def test_its_python_prints_two_predictions_and_where_the_array_is_left(tmp_path:
     assert re.search(r"global_load\.sectors_per_request +32 ", said)
     # the first i with 9 i >= 2^23 is 932,068 = block 3640 x 256 + thread 228
     line = next(n for n, text in enumerate(example.splitlines(), 1) if "x[i * stride]" in text)
-    assert re.search(rf"line {line} .*thread \(228, 0, 0\) of block \(3640, 0, 0\) reads x\[8388612\]", said)
+    told = " ".join(said.split())
+    assert f"line {line}: thread (228, 0, 0) of block (3640, 0, 0) reads x[8388612]" in told
+
+
+def test_its_kernel_without_a_barrier_is_found_out(tmp_path: Path):
+    """Warp 0 writes tile[0..31]; it reads tile[224..255], which warp 7 writes: no barrier between lines 3 and 4 of the kernel's body."""
+    script = tmp_path / "reverse.py"
+    script.write_text("\n\n".join(PYTHON))
+    said = " ".join(run(script).split("reverse[1, 256]")[-1].split())
+    assert "tile[" in said
+    assert "cuda.syncthreads()" in said
+    assert said.count("error (racecheck") == 1
 
 
 def test_an_ordinary_launch_works_after_use_engine(tmp_path: Path):
-    (example,) = PYTHON
-    kernel, rest = example.split("print(", 1)
+    kernel, rest = PYTHON[0].split("print(", 1)
     assert "sol.sanitize" in rest
     script = tmp_path / "ordinary.py"
     script.write_text(kernel + "sol.use_engine()\nscale[4096, 256](x, y, 8)\nprint(y.min(), y.max())\n")

@@ -350,10 +350,9 @@ ONE_BY_ONE: dict[str, tuple[Any, ...]] = {
         32, FIRST, (GO_ON, all_of(range(32), READ)), (0xFFFF0000, {}), (GO_ON, {16: (WRITE, 2)})),
     "an update and a write that leaves the same": (64, (BARRIER, {0: (WRITE, 0)}), (GO_ON, {0: (ATOMIC, 0)}), (GO_ON, {32: (WRITE, 1)})),
 }  # fmt: skip
-MISSED = {"the last thread overwrites what all set", "half a warp of readers meets before one of it writes"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xfail(strict=True)) if n in MISSED else n for n in ONE_BY_ONE])
+@pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_a_hazard_that_a_short_memory_may_lose(name):
     block, *steps = ONE_BY_ONE[name]
     s = schedule(block, *steps)
