@@ -13,7 +13,7 @@ from solcourse.simt.ir import type_size
 from solcourse.simt.ir_tokens import Line
 
 UNWRITTEN = "simt.mark.unwritten"  # (whether, number of the array in the kernel)
-_HIDDEN = "simt.local"
+_HIDDEN, _MARK = "simt.local", "@simt.mark.stored("
 _CAST = re.compile(r"^(  %\S+ = )bitcast ptr (%_cudapy_lmem\S*) to ptr", re.M)
 _DECLARATIONS = f"declare ptr @{_HIDDEN}(ptr, i32) speculatable nounwind willreturn memory(none)\n"
 _ROOT = re.compile(rf"^  (%\S+) = (?:tail )?call ptr @{re.escape(_HIDDEN)}\(ptr (?:\w+ )*(%[^\s,]+), i32 (\d+)\)(.*)$")
@@ -63,7 +63,13 @@ def _function(body: str) -> str:
         elif _ROOT.match(line) or "@llvm.lifetime" in line or line.lstrip().startswith("#dbg"):
             used = set()
         plain -= {array[name] for name in used}
-    return "\n".join(out for line in lines for out in _line(line, roots, array, plain))
+    kept = [line for line, after in zip(lines, [*lines[1:], ""], strict=True) if not (_MARK in line and _is_local_store(after, array))]
+    return "\n".join(out for line in kept for out in _line(line, roots, array, plain))
+
+
+def _is_local_store(line: str, array: dict[str, str]) -> bool:
+    m = _STORE.match(line)
+    return bool(m and m[2] in array)
 
 
 def _line(line: str, roots: dict[str, tuple[str, str]], array: dict[str, str], plain: set[str]) -> list[str]:

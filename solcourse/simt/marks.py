@@ -19,9 +19,11 @@ import textwrap
 import tokenize
 from dataclasses import replace
 
+from solcourse.errors import UnsupportedKernel
 from solcourse.simt.ir import Block, Const, Function, Instr
-from solcourse.simt.ir_text import Metadata
+from solcourse.simt.ir_text import Metadata, parse_module
 from solcourse.simt.local_arrays import UNWRITTEN
+from solcourse.simt.ranges import nonnegative
 
 WRAPPED, RETURNED, STORED, NARROWED = "simt.mark.wrapped", "simt.mark.returned", "simt.mark.stored", "simt.mark.narrowed."
 
@@ -40,6 +42,7 @@ _DEFINITION = re.compile(r"^define .*?^}$", re.M | re.S)
 _NAME = re.compile(r"@(\"[^\"]*\"|[-\w$.]+)\(")
 _STORE = re.compile(r"^  store .*, ptr (%[^\s,]+)(?:, align \d+)?(?P<debug>, !dbg !\d+)$", re.M)
 _VARIABLE = re.compile(r"^  (%\S+) = (?:alloca |(?:getelementptr [^\n]*?|bitcast )ptr (%[^\s,]+))", re.M)
+_WRAPPED_CALL = re.compile(rf"^  (?:tail )?call void @{re.escape(WRAPPED)}\(i1 [^,]+, i64 (?:noundef )?([^,]+), .*\n", re.M)
 _BEGINNING = re.compile(r"\s*(def\s|@)")
 _LASTING = "convergent nounwind memory(inaccessiblemem: readwrite)"
 
@@ -129,19 +132,29 @@ def explicit_returns(file: str, first_line: int) -> set[int] | None:
     return found
 
 
+def without_idle(text: str, entry: str) -> str:
+    """Without marks of indices that cannot be negative: LLVM counts each call when it decides whether to unroll a loop."""
+    try:
+        known = nonnegative(parse_module(text, entry))
+    except UnsupportedKernel:  # what optimised code no longer has
+        return text
+    return _WRAPPED_CALL.sub(lambda m: "" if m[1] in known else m[0], text)
+
+
 def settle(function: Function) -> None:
     """The marks of optimised code, as the emitter takes them: truncations are themselves again, those of constants are constants; a
     wrap of an index that is a constant after all is dropped, and so is one that its block has marked before, on the same line."""
     for f in (function, *function.callees.values()):
         constants: dict[object, Const] = {}
+        known = nonnegative(f)
         for block in f.blocks:
-            block.instrs = _settled(block, constants)
+            block.instrs = _settled(block, constants, known)
         if constants:
             for block in f.blocks:
                 block.instrs = [_with_constants(i, constants) for i in block.instrs]
 
 
-def _settled(block: Block, constants: dict[object, Const]) -> list[Instr]:
+def _settled(block: Block, constants: dict[object, Const], known: set[str]) -> list[Instr]:
     kept: list[Instr] = []
     marked: set[tuple] = set()
     for i in block.instrs:
@@ -154,7 +167,7 @@ def _settled(block: Block, constants: dict[object, Const]) -> list[Instr]:
         elif _is_idle(name, i.args):
             continue
         elif name == WRAPPED:
-            if isinstance(i.args[0], Const) or (i.args, i.line) in marked:
+            if isinstance(i.args[0], Const) or i.args[1] in known or (i.args, i.line) in marked:
                 continue
             marked.add((i.args, i.line))
         kept.append(i)

@@ -80,11 +80,11 @@ def optimise(text: str, entry: str, *, checks: bool = False, light: bool = False
         options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
         options.loop_unrolling = True
         builder = llvm.create_pass_builder(machine, options)
-        if light:
+        if light and local:
+            _run(module, builder, ("always_inliner", "sroa", "instruction_combine", "instruction_namer"))
+            module = llvm.parse_assembly(local_arrays.with_twins(marks.without_idle(str(module), entry)))
+        elif light:
             _run(module, builder, LIGHT)
-            if local:
-                _run(module, builder, ("instruction_namer",))
-                module = llvm.parse_assembly(local_arrays.with_twins(str(module)))
         if local or not light:
             builder.getModulePassManager().run(module, builder)
         _run(module, builder, ("lower_switch", "loop_simplify", "lcssa", "global_dead_code_eliminate", "instruction_namer"))

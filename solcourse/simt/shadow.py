@@ -229,16 +229,23 @@ def _note_reader(state, at, me, low, shared):
     if first == me:
         return
     if _live(first, me, low, shared):
-        second, near = _get(at + 8), (first ^ me) >> BLOCK_UP == 0
+        near = (first ^ me) >> BLOCK_UP == 0
         close = near and (first ^ me) >> THREAD_UP & 1023 < 32  # of one warp
-        keeps = False
-        if near and _live(second, me, low, shared):
-            far = (second ^ me) >> BLOCK_UP != 0
-            # of one warp the first that read stays, until it is known to this one
-            keeps = far or (close and ((second ^ me) >> THREAD_UP & 1023 >= 32 or _order(state, second, me) != _ORDERED))
-        if not keeps:
+        if not (close or near and not shared) or not _is_farther(state, _get(at + 8), me, low, shared, close):
             _put(at + 8, first)
     _put(at, me)
+
+
+@_part
+def _is_farther(state, second, me, low, shared, close):
+    """Whether the second word's thread is farther from me than the first one's, which is of my block, or (close) of my warp.
+
+    Of one warp, the thread that came first stays until what it did is known to me."""
+    if not _live(second, me, low, shared):
+        return False
+    if (second ^ me) >> BLOCK_UP != 0:
+        return True
+    return close and ((second ^ me) >> THREAD_UP & 1023 >= 32 or _order(state, second, me) != _ORDERED)
 
 
 @_part
@@ -355,7 +362,7 @@ def _touch(thread, row, site, what, mask, addresses, values):
 @_part
 def _load(state, row, stem, low, oldest, block, mask, addresses, base, step, shared):
     """Lanes that load one whole cell each."""
-    writes, reads, written = _get(row + _WRITES), _get(row + _READS), _get(row + _WRITTEN)
+    writes, reads, written, before = _get(row + _WRITES), _get(row + _READS), _get(row + _WRITTEN), -1
     for lane in range(32):
         if mask >> lane & 1 == 0:
             continue
@@ -364,11 +371,17 @@ def _load(state, row, stem, low, oldest, block, mask, addresses, base, step, sha
         other = _get(writes + 8 * cell) if writes else 0
         plain = block <= other < low if shared else other == 0 and written == 0 or oldest <= other < low
         if plain and align == 0 and reads:
-            first = _get(reads + 16 * cell)
+            # of lanes side by side at one place the first and the last are enough
+            last = lane == 31 or mask >> lane + 1 & 1 == 0 or _get(addresses + 8 * lane + 8) - base != offset
+            if before == offset and not last:
+                continue
+            before = offset
+            first, second = _get(reads + 16 * cell), _get(reads + 16 * cell + 8)
             if first == 0 or oldest <= first < low:
                 _put(reads + 16 * cell, me)
-            else:
+            elif not (shared and first >= low and second >= low and (first ^ second) >> THREAD_UP & 992):
                 _note_reader(state, reads + 16 * cell, me, low, shared)
+            # else two warps have read it since the barrier, and whoever writes it now clashes with one of them
         elif not plain or align:
             if align:
                 _event(state, MISALIGNED, me >> SITE_UP & MOST_SITES - 1, 0, me, 0, offset, row, 1 << step, 0, 1)
