@@ -17,7 +17,7 @@ _HIDDEN, _MARK = "simt.local", "@simt.mark.stored("
 _CAST = re.compile(r"^(  %\S+ = )bitcast ptr (%_cudapy_lmem\S*) to ptr", re.M)
 _DECLARATIONS = f"declare ptr @{_HIDDEN}(ptr, i32) speculatable nounwind willreturn memory(none)\n"
 _ROOT = re.compile(rf"^  (%\S+) = (?:tail )?call ptr @{re.escape(_HIDDEN)}\(ptr (?:\w+ )*(%[^\s,]+), i32 (\d+)\)(.*)$")
-_ALLOCA = re.compile(r"^  (%\S+) = alloca ([^,]+)(, align \d+)?")
+_ALLOCA = re.compile(r"^  (%\S+) = alloca (.+?)(, align \d+)?$")
 _GEP = re.compile(r"^  (%\S+) = getelementptr (.*?), ptr (%[^\s,]+)(, .*)$")
 _LOAD = re.compile(r"^  (%\S+) = load ([\w]+), ptr (%[^\s,]+)(, align \d+)?((?:, ![\w.]+ !\d+)*)$")
 _STORE = re.compile(r"^  store ([\w]+) [^,]+, ptr (%[^\s,]+)(, align \d+)?((?:, ![\w.]+ !\d+)*)$")
