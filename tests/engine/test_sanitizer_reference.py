@@ -1,4 +1,4 @@
-"""The reference kernels are clean, at every size, and the sanitizer's own run of them is right: lightly optimised code computes the same."""
+"""The reference kernels are clean, at every size, and their sanitized run is right: lightly optimised code computes the same."""
 
 from __future__ import annotations
 
