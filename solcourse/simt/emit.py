@@ -176,8 +176,16 @@ class Emitter(Parking):
                 part = self.op(f"select {V1} {mv}, {tt} {part}, {tt} {old}")
             self.line(f"store {tt} {part}, ptr {slot}")
 
-    def _edge(self, k: int, target: int, mask: str) -> None:
+    def _edge(self, k: int, target: int, mask: str, moves: list[tuple[str, object]] | None = None) -> None:
         """Lanes `mask` go from k to target: phi values, then the waiting mask."""
+        for dest, value in self._moves(k, target) if moves is None else moves:
+            self._store_slot(dest, value, mask, blend=True)
+        old = self.op(f"load i32, ptr %m.{target}")
+        new = self.op(f"or i32 {old}, {mask}")
+        self.line(f"store i32 {new}, ptr %m.{target}")
+
+    def _moves(self, k: int, target: int) -> list[tuple[str, object]]:
+        """What the phis of target get from k."""
         name = self.cfg.nodes[k].name
         moves: list[tuple[str, object]] = []
         for p in self.cfg.nodes[target].phis:
@@ -189,11 +197,7 @@ class Emitter(Parking):
                     else:
                         moves.append((p.dest, self.aggregate(a, p.type, vector)))
                     break
-        for dest, value in moves:
-            self._store_slot(dest, value, mask, blend=True)
-        old = self.op(f"load i32, ptr %m.{target}")
-        new = self.op(f"or i32 {old}, {mask}")
-        self.line(f"store i32 {new}, ptr %m.{target}")
+        return moves
 
     def _terminate(self, k: int, node) -> None:
         term, mask = node.term, self.current_mask
@@ -236,8 +240,9 @@ class Emitter(Parking):
         other = self.op(f"xor i32 {taken}, {mask}")
         self.observer.on_branch(self, k, taken, other)
         # both edges read before either writes: a phi of one target may feed the other
-        self._edge(k, first, taken)
-        self._edge(k, second, other)
+        moves = self._moves(k, first), self._moves(k, second)
+        self._edge(k, first, taken, moves[0])
+        self._edge(k, second, other, moves[1])
         if k in self.cfg.spins:
             self._give_way(k, min(first, second))
         self._chain(outcomes[0][1])
