@@ -258,9 +258,9 @@ class _Teller:
         return False
 
     @cached_property
-    def fed(self) -> dict[int, set[int]]:
-        """Memory site that loads -> the sites that store a value made of what it loaded."""
-        makers: dict[int, set[int]] = {}  # value -> the loads it is made of
+    def makers(self) -> dict[int, set[int]]:
+        """Value -> the memory sites whose loads it is made of."""
+        makers: dict[int, set[int]] = {}
         ops = [op for block in self.c.program.blocks for op in block.ops]
         changed = True
         while changed:
@@ -271,18 +271,26 @@ class _Teller:
                 if op.dest >= 0 and not made <= makers.get(op.dest, set()):
                     makers[op.dest] = makers.get(op.dest, set()) | made
                     changed = True
+        return makers
+
+    @cached_property
+    def fed(self) -> dict[int, set[int]]:
+        """Memory site that loads -> the sites that store a value made of what it loaded."""
         fed: dict[int, set[int]] = {}
-        for op in ops:
-            if op.site >= 0 and op.dest < 0:
-                pointer = isinstance(self.c.plan.sites[op.site][0].args[0], str)  # then the first source is where, not what
-                for load in set().union(*(makers.get(v, set()) for v in op.sources[pointer:])):
-                    fed.setdefault(load, set()).add(op.site)
-        self.deciding = {
-            k: set().union(*(makers.get(v, set()) for v in block.ops[-1].sources))
+        for op in (op for block in self.c.program.blocks for op in block.ops if op.site >= 0 and op.dest < 0):
+            pointer = isinstance(self.c.plan.sites[op.site][0].args[0], str)  # then the first source is where, not what
+            for load in set().union(*(self.makers.get(v, set()) for v in op.sources[pointer:])):
+                fed.setdefault(load, set()).add(op.site)
+        return fed
+
+    @cached_property
+    def deciding(self) -> dict[int, set[int]]:
+        """Basic block that ends in a branch -> the memory sites whose loads its condition is made of."""
+        return {
+            k: set().union(*(self.makers.get(v, set()) for v in block.ops[-1].sources))
             for k, block in enumerate(self.c.program.blocks)
             if len(block.successors) == 2
         }
-        return fed
 
     def _decides(self, load: int, store: int) -> bool:
         """Whether a store is made or not by what was loaded: `if x[i] > most[0]: most[0] = x[i]`."""
