@@ -14,9 +14,10 @@ from kernel_tree import all_expressions, statements
 from raw_operations import RAW
 
 SEEDS = range(40)
+WRONG_ONCE = (80100,)  # a loop's exit read what the loop's next turn had just been given
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *WRONG_ONCE])
 def test_engine_and_oracle_agree(seed):
     failure = check(generate(seed))
     if failure:
