@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     run.set_defaults(run=_run)
 
     devices = commands.add_parser("devices", help="the GPUs that times are predicted for")
+    devices.add_argument("--all", action="store_true", help="also those that the course does not offer, but knows the figures of")
     devices.set_defaults(run=_devices)
 
     doctor = commands.add_parser("doctor", help="what works on this machine, and what to do about the rest")
@@ -180,7 +181,8 @@ def _devices(options: argparse.Namespace) -> int:
     from solcourse.hardware import DEFAULT_DEVICE, devices
 
     rows = [("", "name", "chip", "cc", "SMs", "fp32", "DRAM", "memory", "L2")]
-    for d in devices():
+    listed = devices(all=options.all)
+    for d in listed:
         rows.append(
             (
                 "*" if d.name == DEFAULT_DEVICE else "",
@@ -198,6 +200,8 @@ def _devices(options: argparse.Namespace) -> int:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     print("\nData-sheet peaks. * is the default. Sources and doubts: solcourse/devices.toml.")
+    if further := len(devices(all=True)) - len(listed):
+        print(f"{further} more, older and laptop GPUs among them, are known by name: solcourse devices --all.")
     return 0
 
 

@@ -1,4 +1,6 @@
-"""Published figures of 19 GPUs as immutable records. The definition of Device; the figures themselves are in devices.toml.
+"""Published figures of GPUs as immutable records. The definition of Device; the figures themselves are in devices.toml.
+
+The course offers 19 of them: devices(). More are found by name, and listed by devices(all=True).
 
 Every figure keeps its source (`Device.sources`) and its doubt (`Device.flagged`): what was recalled, derived, guessed, or filled
 from a sister of the same architecture is flagged. None means that the chip has no such unit, or that nobody measured it.
@@ -6,6 +8,7 @@ from a sister of the same architecture is flagged. None means that the chip has 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -22,13 +25,14 @@ KIB = 1024
 MIB = 1024**2
 
 # Sizes in KiB that shared memory can take from the unified L1, by compute capability. Source: cuda_occupancy.h,
-# cudaOccAlignUpShmemSizeVoltaPlus (cc 6.0 has separate shared memory: one size).
+# cudaOccAlignUpShmemSizeVoltaPlus (cc 6.0 and 6.1 have separate shared memory: one size).
 _AMPERE = (0, 8, 16, 32, 64, 100, 132, 164)
 _GA10X = (0, 8, 16, 32, 64, 100)
 _HOPPER = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
 CARVEOUTS_KIB: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
         "6.0": (64,),
+        "6.1": (96,),
         "7.0": (0, 8, 16, 32, 64, 96),
         "7.5": (32, 64),
         "8.0": _AMPERE,
@@ -63,7 +67,9 @@ class Device:
     """One GPU model. Units are in the names: see the head of devices.toml; rates are peaks at the boost clock.
 
     What a reader would get wrong: `dram_gbs_spec` is the data sheet's rate (10^9 bytes per second), which no kernel reaches;
-    `dram_eta_*` is the fraction that is reached. `*_sm` is per SM, `*_clk` per clock, lat_* in SM clock cycles.
+    `dram_eta_*` is the fraction that is reached. `*_sm` is per SM, `*_clk` per clock, lat_* in SM clock cycles. `l1_smem_kib_sm` is L1 and
+    shared memory together. `l1_caches_global` False (cc 6.1): loads of global and local memory go past L1, with its size and latency,
+    unless the code asks for it (`ld.ca`, `__ldg`), which numba's does not.
 
     flagged  names of the fields that are recalled, derived, guessed or filled from a sister
     sources  field name -> where the figure comes from
@@ -128,6 +134,7 @@ class Device:
     dram_eta_write: float
     l2_bytes_clk: float  # whole chip, per SM clock, as measured
     l2_slices: int
+    l1_caches_global: bool = True
     src_spec: str = ""
     src_perf: str = ""
     src_lat: str = ""
@@ -208,7 +215,6 @@ _COPY = (
 )  # fmt: skip
 _SCALE_SMS = ("l2_bytes_clk",)
 _SCALE_SMS_CLOCK = ("fp16_vec_tflops", "tf32_tensor_tflops")
-_ETA_READ_OVER_COPY = 1.08  # median of the measured pairs (V100, A100 twice, H100-PCIe, A40, L40)
 _FIRST_CC = {"tf32_tensor_tflops": 8}  # first major compute capability that has the unit
 
 
@@ -241,6 +247,8 @@ def _read(name: str, row: Mapping[str, Any], doubt: Mapping[str, str]) -> _Draft
             number = float(value.removeprefix("~"))
             source = f"{row.get(_source_column(key), '')} (in doubt: {doubt.get(key, 'see notes')})".strip()
             draft.put(key, int(number) if number.is_integer() else number, source)
+        elif isinstance(value, bool):
+            draft.put(key, value, row.get("src_lat", ""), doubtful=True)
         elif key != "sisters":
             draft.put(key, value, row.get(_source_column(key), ""), doubtful=False)
     return draft
@@ -272,49 +280,61 @@ def _fill_from_sisters(draft: _Draft, row: Mapping[str, Any], rows: Mapping[str,
         draft.put(key, int(value) if value.is_integer() else round(value, 4), f"filled from {sister}{how}")
 
 
-def _fill_defaults(draft: _Draft, eta_by_memory: Mapping[str, float]) -> None:
+def _fill_defaults(draft: _Draft, data: Mapping[str, Any]) -> None:
     v = draft.values
+    memory, derived = v["dram_type"], data["dram_eta_derived"]
     defaults: dict[str, tuple[float, str]] = {
         "tensor_boost_mhz": (v["boost_mhz"], "equal to boost_mhz"),
         "tensor_fp32acc_factor": (1.0, "full rate with fp32 accumulation"),
+        "l1_caches_global": (True, "loads are cached in L1 by default: recalled for 6.0, from 7.0 on by the tuning guides"),
         "clock_derate": (1.0, "assumed: holds its boost clock"),
-        "dram_eta_copy": (eta_by_memory[v["dram_type"]], f"default for {v['dram_type']}"),
+        "dram_eta_copy": (data["dram_eta_default"][memory], f"default for {memory}"),
     }
     for key, (value, source) in defaults.items():
         if key not in v:
-            draft.put(key, value, source, doubtful=key in ("clock_derate", "dram_eta_copy"))
-    eta = v["dram_eta_copy"]
-    if "dram_eta_read" not in v:
-        draft.put("dram_eta_read", round(min(0.98, _ETA_READ_OVER_COPY * eta), 3), "derived: 1.08 x dram_eta_copy, at most 0.98")
-    draft.put("dram_eta_write", round(min(0.95, 1.1 * eta), 3), "derived: 1.1 x dram_eta_copy, at most 0.95 (measured range 0.92-0.99)")
+            recalled = key == "l1_caches_global" and v["cc"] == "6.0"
+            draft.put(key, value, source, doubtful=recalled or key in ("clock_derate", "dram_eta_copy"))
+    over = {"read": derived["read_over_copy"][re.sub(r"\d.*", "", memory)], "write": derived["write_over_copy"]}
+    for kind, ratio in over.items():
+        if f"dram_eta_{kind}" not in v:
+            most = derived[f"{kind}_most"]
+            eta = round(min(most, ratio * v["dram_eta_copy"]), 3)
+            draft.put(f"dram_eta_{kind}", eta, f"derived: {ratio} x dram_eta_copy, at most {most}")
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    return tomllib.loads(files("solcourse").joinpath("devices.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def _table() -> Mapping[str, Device]:
-    data = tomllib.loads(files("solcourse").joinpath("devices.toml").read_text(encoding="utf-8"))
-    rows = {**data["relative"], **data["device"]}
+    """Every device by name, the offered ones first."""
+    data = _data()
+    rows = {**data["device"], **data["further"]}
     table = {}
-    for name, row in data["device"].items():
+    for name, row in rows.items():
         draft = _read(name, row, data["doubt"])
         _flag_derived_peaks(draft, row)
         _fill_from_sisters(draft, row, rows)
-        _fill_defaults(draft, data["dram_eta_default"])
+        _fill_defaults(draft, data)
         table[name] = Device(**draft.values, flagged=frozenset(draft.flagged), sources=draft.sources)
     return MappingProxyType(table)
 
 
-def devices() -> tuple[Device, ...]:
-    """Every known device, by architecture.
+def devices(all: bool = False) -> tuple[Device, ...]:
+    """The devices that the course offers and compares, by architecture; all=True: and then every other one that `device` finds.
 
-    >>> len(devices())
-    19
+    >>> len(devices()), device("GeForce RTX 3070") in devices(), device("GeForce RTX 3070") in devices(all=True)
+    (19, False, True)
     """
-    return tuple(_table().values())
+    return tuple(gpu for name, gpu in _table().items() if all or name in _data()["device"])
 
 
 def device(name: str | Device) -> Device:
     """The device of that name, or of a part that only one name has; a Device passes through (so that a changed copy can be used anywhere).
 
+    A part means an offered device before any other. "Ti", "SUPER", "Max-Q" or "Laptop" make another GPU: they must be in the part.
     Raises: UnknownName, with the nearest name, or with all that a part could mean.
 
     >>> device("H100-SXM5-80GB").sms, device("rtx 3090").name
@@ -324,10 +344,33 @@ def device(name: str | Device) -> Device:
         return name
     table = _table()
     meant = _meant(name, table)
-    if len(meant) == 1:
-        return table[meant[0]]
+    offered = [known for known in meant if known in _data()["device"]]
+    if len(meant) == 1 or len(offered) == 1:
+        return table[(offered or meant)[0]]
     several = f"{name!r} could be any of {', '.join(meant)}: say which." if meant else ""
     raise UnknownName("device", name, table, several)
+
+
+def device_of_driver(name: str) -> Device:
+    """The device by the name that its driver gives it.
+
+    Raises: UnknownName, where there are no figures: a near relative's would be wrong without saying so.
+
+    >>> device_of_driver("NVIDIA H100 80GB HBM3").name, device_of_driver("NVIDIA GeForce RTX 4060 Laptop GPU").name
+    ('H100-SXM5-80GB', 'GeForce RTX 4060 Laptop GPU')
+    """
+
+    def words(text: str) -> list[str]:
+        return [word for word in text.lower().split() if word not in ("nvidia", "geforce", "tesla")]
+
+    wanted = words(_data()["driver_names"].get(name, name))
+    for gpu in _table().values():
+        if words(gpu.name) == wanted:
+            return gpu
+    raise UnknownName("device", name, _table())
+
+
+_VARIANTS = ("ti", "super", "maxq", "laptop", "xp")  # words that make another GPU of a name
 
 
 def _meant(name: object, known: Iterable[str]) -> list[str]:
@@ -336,10 +379,13 @@ def _meant(name: object, known: Iterable[str]) -> list[str]:
     def plain(text: str) -> str:
         return text.lower().replace(" ", "").replace("-", "")
 
+    def other(full: str) -> bool:
+        return any(variant in map(plain, full.split()) and variant not in wanted for variant in _VARIANTS)
+
     wanted = plain(name) if isinstance(name, str) else ""
     if len(wanted) < 2:
         return []
-    return [k for k in known if plain(k) == wanted] or [k for k in known if wanted in plain(k)]
+    return [k for k in known if plain(k) == wanted] or [k for k in known if wanted in plain(k) and not other(k)]
 
 
 FIELDS: tuple[str, ...] = tuple(f.name for f in fields(Device))

@@ -9,10 +9,12 @@ from importlib.resources import files
 
 import pytest
 
-from solcourse.errors import UnknownName, WorkError
-from solcourse.hardware import CARVEOUTS_KIB, DEFAULT_DEVICE, FIELDS, KIB, PEAK_COLUMNS, Device, device, devices
+from solcourse.errors import LaunchError, UnknownName, WorkError
+from solcourse.hardware import CARVEOUTS_KIB, DEFAULT_DEVICE, FIELDS, KIB, PEAK_COLUMNS, Device, device, device_of_driver, devices
+from solcourse.occupancy import occupancy
 
-ALL = devices()
+OFFERED = devices()
+ALL = devices(all=True)
 WITHIN = 0.02
 
 NUMBERS = [
@@ -36,7 +38,7 @@ RATES = {
     # packed half precision: a whole multiple of the fp32 rate, by architecture (CUDA programming guide, arithmetic throughput)
     "fp16_vec_tflops": lambda d: (2 * d.fp32_lanes_sm * d.sms * FP16_OVER_FP32[d.cc], d.boost_mhz),
 }
-FP16_OVER_FP32 = {"6.0": 2, "7.0": 2, "7.5": 2, "8.0": 4, "8.6": 1, "8.7": 2, "8.9": 1, "9.0": 2, "10.0": 2, "12.0": 1}
+FP16_OVER_FP32 = {"6.0": 2, "6.1": 1 / 64, "7.0": 2, "7.5": 2, "8.0": 4, "8.6": 1, "8.7": 2, "8.9": 1, "9.0": 2, "10.0": 2, "12.0": 1}
 PAIRS = [(d, column) for d in ALL for column in RATES if getattr(d, column) is not None]
 
 # (device, column) -> why rate x clock is not the data sheet's figure there. None is needed: the lower clocks of the tensor peaks
@@ -45,18 +47,35 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 
 def test_nineteen_devices_with_distinct_names_and_known_compute_capability():
-    assert len(ALL) == len({d.name for d in ALL}) == 19
+    assert len(OFFERED) == len({d.name for d in OFFERED}) == 19
     assert {d.cc for d in ALL} == set(CARVEOUTS_KIB)
+    assert {d.cc for d in OFFERED} == set(CARVEOUTS_KIB) - {"6.1"}
     assert device(DEFAULT_DEVICE).name == "A100-SXM4-80GB"
 
 
+FURTHER = {
+    "Tesla P100-PCIE-16GB", "TITAN Xp", "GeForce GTX 1060 6GB", "GeForce GTX 1060 3GB", "GeForce GTX 1050 Ti", "Tesla V100-PCIE-16GB",
+    "GeForce GTX 1650 SUPER", "T4G", "GeForce RTX 2070", "GeForce RTX 2060 Max-Q", "GeForce RTX 3050 Laptop GPU", "GeForce RTX 3070",
+    "GeForce RTX 3080 Ti", "RTX A4000", "A40", "GeForce RTX 4060 Laptop GPU", "L40",
+}  # fmt: skip
+
+
+def test_the_other_devices_are_listed_on_request_after_the_offered_ones():
+    assert ALL[: len(OFFERED)] == OFFERED
+    assert {d.name for d in ALL[len(OFFERED) :]} == FURTHER
+    assert len(ALL) == len({d.name for d in ALL}) == 19 + 17
+    assert all(float(d.cc) >= 6.0 for d in ALL)
+    assert all(device(name).flagged for name in FURTHER)
+
+
 def test_every_rate_has_its_pair():
-    # fp32, fp64, fp16 for 19 devices = 57; fp16acc and fp32acc for the 18 with tensor cores = 36; bf16 and tf32 from cc 8.0: 14 + 14;
-    # int8 for all with tensor cores but the two V100 = 16; fp8 from cc 8.9: 8; fp64 tensor on A100 (2), H100 (2), H200, B200 = 6
+    # of the 19 + 17 devices: fp32, fp64, fp16 = 108; fp16acc and fp32acc where there are tensor cores: 18 and 17 - 6 (P100, four of
+    # cc 6.1, GTX 1650 SUPER) = 58; bf16 and tf32 from cc 8.0: 14 + 7, twice; int8 for all with tensor cores but the three V100: 29 - 3;
+    # fp8 from cc 8.9: 8 + 2; fp64 tensor on A100 (2), H100 (2), H200, B200 = 6
     by_cc8 = [d for d in ALL if d.cc_major >= 8]
     fp8 = [d for d in ALL if d.cc in ("8.9", "9.0", "10.0", "12.0")]
-    assert (len(by_cc8), len(fp8)) == (14, 8)
-    assert len(PAIRS) == 57 + 36 + 14 + 14 + 16 + 8 + 6
+    assert (len(by_cc8), len(fp8)) == (21, 10)
+    assert len(PAIRS) == 108 + 58 + 42 + 26 + 10 + 6
 
 
 @pytest.mark.parametrize(("gpu", "column"), PAIRS, ids=lambda x: x.name if isinstance(x, Device) else x)
@@ -141,15 +160,15 @@ def test_every_figure_has_a_source_and_a_blank_is_flagged(gpu):
 
 
 def _section(name):
-    return _TOML["device"][name]
+    return {**_TOML["device"], **_TOML["further"]}[name]
 
 
 _TOML = tomllib.loads(files("solcourse").joinpath("devices.toml").read_text(encoding="utf-8"))
 
 
 def test_a_tilde_in_the_table_is_a_flag_in_the_record():
-    marked = [(name, key) for name, row in _TOML["device"].items() for key, v in row.items() if isinstance(v, str) and re.match(r"~\d", v)]
-    assert len(marked) > 120  # the check found something to check
+    marked = [(d.name, key) for d in ALL for key, v in _section(d.name).items() if isinstance(v, str) and re.match(r"~\d", v)]
+    assert len(marked) > 300  # the check found something to check
     for name, key in marked:
         assert key in device(name).flagged, (name, key)
         assert "in doubt" in device(name).sources[key]
@@ -178,16 +197,69 @@ def test_dram_efficiency_is_measured_or_the_default_of_its_memory():
     assert "dram_eta_copy" not in device("A100-SXM4-80GB").flagged
     assert device("H100-SXM5-80GB").dram_eta_copy == 0.88
     assert device("GeForce RTX 4090").dram_eta_copy == 0.92
-    assert device("Tesla T4").dram_eta_copy == 0.73  # ECC inside GDDR6
+    assert device("Tesla T4").dram_eta_copy == 0.75  # 239.6 of 320 GB/s by memcpy: 0.749
+    assert "dram_eta_copy" in device("Tesla T4").flagged
     assert "dram_eta_copy" in device("H100-SXM5-80GB").flagged
     assert all("dram_eta_write" in d.flagged for d in ALL)
+    # reads where only copies are known: 1.08 x (HBM), 1.05 x (GDDR), at most 0.98
+    assert device("H100-SXM5-80GB").dram_eta_read == pytest.approx(0.88 * 1.08, abs=5e-4)
+    assert device("GeForce RTX 3070").dram_eta_read == pytest.approx(0.90 * 1.05, abs=5e-4)
+
+
+# BabelStream in GB/s, 2^25 float64: Copy, Dot, and the data sheet
+@pytest.mark.parametrize(
+    ("name", "copied", "read", "spec"),
+    [
+        ("Tesla P100-PCIE-16GB", 541.07, 568.39, 732),
+        ("TITAN Xp", 433.18, 435.97, 547.6),
+        ("GeForce RTX 2080 Ti", 546.05, 572.58, 616),
+    ],
+)
+def test_dram_efficiencies_of_babelstream(name, copied, read, spec):
+    gpu = device(name)
+    assert gpu.dram_gbs_spec == spec
+    assert gpu.dram_eta_copy == pytest.approx(copied / spec, abs=0.006)
+    assert gpu.dram_eta_read == pytest.approx(read / spec, abs=0.006)
+    assert "dram_eta_copy" not in gpu.flagged
+    assert "BabelStream" in gpu.sources["dram_eta_copy"]
+
+
+def test_only_compute_capability_6_1_keeps_loads_out_of_l1():
+    assert {d.cc for d in ALL if not d.l1_caches_global} == {"6.1"}
+    assert {d.cc for d in ALL if "l1_caches_global" in d.flagged} == {"6.0", "6.1"}  # recalled
+
+
+# threads, registers, shared bytes -> blocks, warps, limiter. cc 6.1: 64 warps, 32 blocks, 4 partitions x 16384 registers, 96 KiB of shared
+# memory beside 48 KiB of L1, nothing reserved per block, granules of 256 bytes
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "blocks", "warps", "limiter"),
+    [
+        (256, 32, 0, 8, 64, "warps"),  # 8 warps: 64 / 8. 1024 registers a warp: 16 x 4 = 64 warps, as many
+        (32, 32, 0, 32, 32, "blocks"),
+        (288, 112, 0, 1, 9, "registers"),  # 3584 a warp: 4 x 4 = 16 warps, / 9 = 1 (P100, of 2 partitions: 9 x 2 = 18, / 9 = 2)
+        (128, 40, 0, 12, 48, "registers"),  # 1280 a warp: 12 x 4 = 48 warps, / 4
+        (256, 32, 40 * KIB, 2, 16, "shared_memory"),  # 96 / 40
+        (1024, 32, 48 * KIB, 2, 64, "warps"),  # 64 / 32, and 96 / 48 as well
+        (64, 32, 5000, 19, 38, "shared_memory"),  # 5000 -> 5120 = 20 x 256: 98304 / 5120 = 19.2
+    ],
+)
+@pytest.mark.parametrize("name", ["TITAN Xp", "GeForce GTX 1060 6GB", "GeForce GTX 1050 Ti"])
+def test_occupancy_on_compute_capability_6_1(name, threads, registers, shared, blocks, warps, limiter):
+    o = occupancy(name, threads, registers, shared)
+    assert (o.blocks_per_sm, o.warps_per_sm, o.max_warps, o.limiter) == (blocks, warps, 64, limiter)
+    assert (o.shared_carveout_bytes, o.l1_bytes) == (96 * KIB, 48 * KIB)
+
+
+def test_a_block_on_compute_capability_6_1_has_at_most_48_kib_of_shared_memory():
+    with pytest.raises(LaunchError, match=r"TITAN Xp.*> 49152"):
+        occupancy("TITAN Xp", 32, 32, 48 * KIB + 1)
 
 
 def test_boards_of_70_watts_do_not_hold_their_boost_clock():
     assert (
-        {d.name for d in ALL if d.clock_derate < 1}
+        {d.name for d in OFFERED if d.clock_derate < 1}
         == {"Tesla T4", "L4"}
-        == {d.name for d in ALL if d.tdp_w < 100} - {"Jetson AGX Orin 64GB"}
+        == {d.name for d in OFFERED if d.tdp_w < 100} - {"Jetson AGX Orin 64GB"}
     )
     assert device("L4").clock_hz == pytest.approx(0.75 * 2040e6)
 
@@ -213,6 +285,9 @@ def test_a_unit_the_chip_lacks_is_an_error_that_names_what_it_has():
         ("A100-SXM-80GB", "A100-SXM4-80GB"),
         ("B200-SXM-192GB", "B200-SXM-180GB"),
         ("GTX 3090", "GeForce RTX 3090"),
+        ("RTX 4060", "GeForce RTX 4060 Laptop GPU"),  # another GPU, so not taken for it, but offered
+        ("RTX 2080", "GeForce RTX 2080 Ti"),
+        ("RTX 3080", "GeForce RTX 3080 Ti"),
     ],
 )
 def test_an_unknown_device_offers_the_nearest_name(wrong, nearest):
@@ -233,7 +308,13 @@ def test_an_unknown_device_offers_the_nearest_name(wrong, nearest):
         ("a10", "A10"),
         ("rtx3090", "GeForce RTX 3090"),
         ("a100 sxm4 40gb", "A100-SXM4-40GB"),
-        (" L40 ", "L40S"),
+        (" L40 ", "L40"),
+        ("P100", "Tesla P100-SXM2-16GB"),  # an offered one before others
+        ("RTX 3070", "GeForce RTX 3070"),
+        ("rtx 4060 laptop", "GeForce RTX 4060 Laptop GPU"),
+        ("1050 Ti", "GeForce GTX 1050 Ti"),
+        ("2060 max-q", "GeForce RTX 2060 Max-Q"),
+        ("T4G", "T4G"),
     ],
 )
 def test_a_part_that_only_one_name_has_is_enough(part, name):
@@ -251,6 +332,38 @@ def test_a_part_of_several_names_lists_them():
     assert str(info.value) == "'H100' could be any of H100-SXM5-80GB, H100-PCIe-80GB: say which."
     with pytest.raises(UnknownName, match="A100-SXM4-40GB, A100-SXM4-80GB"):
         device("A100")
+    with pytest.raises(UnknownName, match="GeForce GTX 1060 6GB, GeForce GTX 1060 3GB"):
+        device("GTX 1060")
+    with pytest.raises(UnknownName, match="V100-SXM2-16GB, Tesla V100-SXM2-32GB, Tesla V100-PCIE-16GB"):
+        device("V100")
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("Tesla T4", "Tesla T4"),
+        ("NVIDIA H100 PCIe", "H100-PCIe-80GB"),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+        ("NVIDIA L40", "L40"),
+        ("NVIDIA TITAN Xp", "TITAN Xp"),
+        ("GeForce GTX 1060 6GB", "GeForce GTX 1060 6GB"),
+        ("NVIDIA GeForce RTX 2060 with Max-Q Design", "GeForce RTX 2060 Max-Q"),
+        ("NVIDIA GeForce RTX 3050 Laptop GPU", "GeForce RTX 3050 Laptop GPU"),
+        *((d.name, d.name) for d in ALL),
+    ],
+)
+def test_a_drivers_name_finds_its_device(driver, name):
+    assert device_of_driver(driver).name == name
+
+
+@pytest.mark.parametrize(
+    "driver",
+    ["NVIDIA GeForce RTX 3080", "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 4060", "NVIDIA GeForce RTX 3070 Laptop GPU", "NVIDIA A100 80GB PCIe", ""],
+)
+def test_a_driver_of_a_relative_finds_nothing(driver):
+    with pytest.raises(UnknownName, match="no device named"):
+        device_of_driver(driver)
 
 
 @pytest.mark.parametrize("wrong", [None, 8, ["A100"], "", "  ", "4"])

@@ -162,7 +162,7 @@ def test_a_record_travels_to_another_process():
 
 
 def test_unknown_device_offers_the_nearest():
-    with pytest.raises(UnknownName, match="Did you mean 'L40S'"):
+    with pytest.raises(UnknownName, match="Did you mean 'L40'"):
         occupancy("L40T", 256, 32, 0)
 
 
