@@ -68,14 +68,16 @@ def test_devices_are_listed_with_the_default_marked(capsys: pytest.CaptureFixtur
     assert len([line for line in lines if line.startswith("*")]) == 1
     assert any(line.startswith("*  A100-SXM4-80GB") and "2.04 TB/s" in line for line in lines)
     assert len(lines) == 1 + 19 + 3
-    assert lines[-1].startswith("17 more") and lines[-1].endswith("solcourse devices --all.")
+    assert lines[-1].startswith("17 more")
+    assert lines[-1].endswith("solcourse devices --all.")
 
 
 def test_all_devices_are_listed_on_request(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["devices", "--all"]) == 0
     out = capsys.readouterr().out
     assert len(out.splitlines()) == 1 + 36 + 2
-    assert "GeForce RTX 4060 Laptop GPU" in out and "more" not in out
+    assert "GeForce RTX 4060 Laptop GPU" in out
+    assert "more" not in out
 
 
 @pytest.mark.parametrize(("passed", "status"), [(True, 0), (False, 1)])

@@ -359,7 +359,14 @@ def test_a_drivers_name_finds_its_device(driver, name):
 
 @pytest.mark.parametrize(
     "driver",
-    ["NVIDIA GeForce RTX 3080", "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 4060", "NVIDIA GeForce RTX 3070 Laptop GPU", "NVIDIA A100 80GB PCIe", ""],
+    [
+        "NVIDIA GeForce RTX 3080",
+        "NVIDIA GeForce RTX 2080",
+        "NVIDIA GeForce RTX 4060",
+        "NVIDIA GeForce RTX 3070 Laptop GPU",
+        "NVIDIA A100 80GB PCIe",
+        "",
+    ],
 )
 def test_a_driver_of_a_relative_finds_nothing(driver):
     with pytest.raises(UnknownName, match="no device named"):
