@@ -38,6 +38,8 @@ _HOME = {
     "active_efficiency": "roofline",
     "ridge_point": "roofline",
     "Report": "report",
+    "AllDevices": "all_devices",
+    "Sensitivity": "what_if",
     "Verdict": "exercises",
     "Finding": "simt.records",
     "Findings": "findings",

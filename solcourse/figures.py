@@ -1,7 +1,7 @@
 """Pictures of results: pure functions, record -> SVG string. The definition of what each picture shows.
 
-gauge, bounds: one Report. roofline: a path of Reports. what_if: one kernel on many devices. sector_map, bank_map, sectors: one
-warp's access (access_maps.py). Every picture carries its numbers in words, in its `aria-label`.
+gauge, bounds: one Report. roofline: a path of Reports. sector_map, bank_map, sectors: one warp's access (access_maps.py); one kernel
+on many devices: what_if_figures.py. Every picture carries its numbers in words, in its `aria-label`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from solcourse.hardware import device as find_device
 if TYPE_CHECKING:
     from solcourse.report import Report
 
-__all__ = ["bank_map", "bounds", "gauge", "roofline", "sector_map", "sectors", "what_if"]
+__all__ = ["bank_map", "bounds", "gauge", "roofline", "sector_map", "sectors"]
 
 # Plain words for the model's bounds
 BOUND_WORDS = {
@@ -321,40 +321,3 @@ def _wrapped(steps: Sequence[str], length: int, most: int = 3) -> list[str]:
         else:
             rows.append(step)
     return rows if len(rows) <= most else ["… " + rows[-most], *rows[1 - most :]]
-
-
-# ------------------------------------------------------------------------------------------------------------- what if
-def what_if(reports: Iterable[Report], *, current: str | None = None) -> str:
-    """One kernel on many devices, fastest first: the time, the part of it that is T_SOL (solid), the score.
-
-    current   name of a device to print in bold
-    """
-    ranked = sorted(reports, key=lambda r: (r.time_s, r.device.name))
-    left, span, row, top = 150, 150, 17, 38
-    most = max((r.time_s for r in ranked), default=1.0)
-    ends = ((left + span + 62, "time"), (left + span + 128, "SOL score"))
-    times, lights = [], []
-    words = [svg.text(x, 32, name, anchor="end", opacity=svg.FAINT) for x, name in ends]
-    for n, report in enumerate(ranked):
-        y = top + n * row
-        times.append(_bar(left, y + 2, span * report.time_s / most, row - 6))
-        lights.append(_bar(left, y + 2, span * min(report.sol_time_s or 0.0, report.time_s) / most, row - 6))
-        bold = "bold" if report.device.name == current else None
-        words.append(svg.text(left - 6, y + 11, report.device.name, anchor="end", font_weight=bold))
-        cells = (units.seconds(report.time_s), units.score(report.sol_score))
-        words += [svg.text(x, y + 11, cell, anchor="end", font_weight=bold) for (x, _), cell in zip(ends, cells, strict=True)]
-    bottom = top + len(ranked) * row
-    origin = ranked[0].origin if ranked else "predicted"
-    children = [
-        svg.text(12, 15, f"Time and SOL score, {origin}", font_weight="bold"),
-        svg.path("".join(times), svg.INK, fill_opacity=0.3),
-        svg.path("".join(lights), svg.BLUE),
-        svg.group(words, font_size=11),
-        svg.text(left, bottom + 14, "solid: T_SOL on that device", size=11, opacity=svg.FAINT),
-    ]
-    said = ", ".join(f"{r.device.name} {units.seconds(r.time_s)} score {units.score(r.sol_score)}" for r in ranked)
-    return svg.document(440, bottom + 22, f"Time and SOL score {origin} by device: {said}", children)
-
-
-def _bar(x: float, y: float, width: float, height: float) -> str:
-    return f"M{svg.num(x)} {svg.num(y)}h{svg.num(max(width, 0.5))}v{svg.num(height)}H{svg.num(x)}z"

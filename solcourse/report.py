@@ -8,11 +8,11 @@ A Report is data; how it looks is in report_text.py, report_html.py, figures.py 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from solcourse import roofline
 from solcourse.errors import SolcourseError, WorkError
@@ -22,6 +22,10 @@ from solcourse.occupancy import Occupancy
 from solcourse.occupancy import occupancy as occupancy_of
 from solcourse.simt.records import Counts, EngineRun, LineCounts
 from solcourse.work import Work
+
+if TYPE_CHECKING:
+    from solcourse.all_devices import AllDevices
+    from solcourse.what_if import Sensitivity
 
 ORIGINS = ("predicted", "measured")
 
@@ -131,6 +135,25 @@ class Report:
             raise SolcourseError("This report was measured without an engine run: profile the kernel to see it on another device.")
         work = self.work if self.work_given else None
         return predicted(self.run, device, work=work, cache=self.cache, registers=self.registers_given)
+
+    def on_all(self, devices: Iterable[str | Device] | None = None) -> AllDevices:
+        """The same launch predicted for every known device, or for `devices`, fastest first: nothing runs again.
+
+        Devices on which the launch cannot run are listed with the reason. Raises SolcourseError as `on`; UnknownName.
+        """
+        from solcourse.all_devices import on_all
+
+        return on_all(self, devices)
+
+    def sensitivity(self) -> Sensitivity:
+        """What would have to change on this device for the kernel to be faster, and for another bound to win: the predicted time with
+        more and less bandwidth, clock, SMs, cache, registers. Nothing runs again.
+
+        Raises SolcourseError for a report without an engine run.
+        """
+        from solcourse.what_if import sensitivity
+
+        return sensitivity(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain dicts, lists, numbers and strings in base units, fit for json.dumps(..., allow_nan=False)."""

@@ -124,13 +124,9 @@ class Show:
 
     def what_if(self, report: Any) -> Shown:
         """The same launch on every device the course knows."""
-        reports = []
-        for gpu in devices():
-            try:
-                reports.append(report if gpu == report.device else report.on(gpu))
-            except SolcourseError:
-                continue  # a block that does not fit there
-        return _picture(figures.what_if(reports, current=report.device.name))
+        from solcourse import what_if_figures
+
+        return _picture(what_if_figures.devices(report.on_all()))
 
     def lines(self, report: Any) -> Shown:
         """The source lines with what each costs, hottest first."""

@@ -35,8 +35,6 @@ PICTURES = {
     "roofline bytes": lambda: figures.roofline(A100, [a_report(), a_report(time_s=5e-6, traffic=traffic(4 * N, 4 * N))]),
     "roofline flops": lambda: figures.roofline(A100, MATMULS),
     "roofline long": lambda: figures.roofline(A100, [a_report(time_s=t * 1e-6) for t in range(5, 17)]),
-    "what_if": lambda: figures.what_if([a_report(on=d.name, time_s=1e-3 / n) for n, d in enumerate(devices(), 1)], current=A100),
-    "what_if none": lambda: figures.what_if([]),
     "sectors row": lambda: figures.sector_map(ROW, 4),
     "sectors strided": lambda: figures.sector_map([64 * lane for lane in range(32)], 4, fetch_bytes=64),
     "sectors of structs": lambda: figures.sector_map([12 * lane for lane in range(32)], 4),
@@ -201,18 +199,6 @@ def test_roofline_of_an_unknown_device_offers_the_nearest():
         figures.roofline("A100-SXM4")
 
 
-# ---------------------------------------------------------------------------------------------------------- what if
-def test_what_if_is_sorted_by_time_and_bold_where_asked():
-    reports = [a_report(on=name, time_s=t) for name, t in (("Tesla T4", 90e-6), (A100, 20e-6), ("H100-SXM5-80GB", 12e-6))]
-    picture = figures.what_if(reports, current=A100)
-    names = [w for w in words(picture) if w in {r.device.name for r in reports}]
-    assert names == ["H100-SXM5-80GB", A100, "Tesla T4"]
-    bold = [e.text for e in ET.fromstring(picture).iter(SVG + "text") if e.attrib.get("font-weight") == "bold"]
-    assert A100 in bold
-    assert "Tesla T4" not in bold
-    assert "Tesla T4 90.0 µs" in label_of(picture)
-
-
 # ------------------------------------------------------------------------------------------------------ sectors, banks
 @pytest.mark.parametrize(
     ("addresses", "size", "sectors"),
@@ -351,13 +337,6 @@ def test_a_long_path_gives_up_its_first_steps_not_its_last():
     assert "…" in seen
     assert "a_long_kernel_16" in seen
     assert "a_long_kernel_5" not in seen
-
-
-def test_what_if_has_headings_and_bars_that_both_themes_show():
-    picture = figures.what_if([a_report(on="Tesla T4", time_s=90e-6)])
-    assert {"time", "SOL score"} <= set(words(picture))
-    behind = next(e for e in ET.fromstring(picture).iter(SVG + "path") if e.attrib["fill"] == "currentColor")
-    assert float(behind.attrib["fill-opacity"]) >= 0.25
 
 
 def test_the_gauge_says_that_the_limit_is_float64s():
