@@ -96,6 +96,7 @@ class Entry:
     @cached_property
     def row(self) -> dict[str, str]:
         found = [row for row in rows() if self._is(row)]
+        found = [row for row in found if row["kernel"] == self.kernel] or found  # a name that others begin with
         if len(found) != 1:
             raise LookupError(f"{self.ladder}, {self.gpu}, {self.kernel!r} {self.size} {self.block}: {len(found)} rows")
         return found[0]
@@ -150,6 +151,7 @@ class Result:
 def one(ladder: str, gpu: str, kernel: str, dispatcher: Any, grid: Any, block: Any, args: Callable[[], tuple], value, **more: Any) -> Entry:
     """An Entry of a single launch. more: fields of Launch or of Entry (`row_block` is the row's block)."""
     launch = {name: more.pop(name) for name in ("dynamic", "sample", "cache") if name in more}
+    more["block"] = more.pop("row_block", "")
     return Entry(ladder, gpu, kernel, (Launch(dispatcher, grid, block, args, **launch),), value, **more)
 
 
@@ -192,8 +194,10 @@ def ptxas(kernel: Any, args: tuple, cc: str) -> int | None:
 
     try:
         return ptxas_registers(kernel, args, cc if float(cc) >= 7.5 else "7.5")[0]
-    except ImportError:
-        return None
+    except Exception as error:  # nvJitLink's own: what is linked in at run time only (float16's operators) is missing here
+        if isinstance(error, ImportError) or type(error).__name__ == "nvJitLinkError":
+            return None
+        raise
 
 
 def _executed(launch: Launch) -> tuple[Any, Callable[[str], int | None]]:
