@@ -11,7 +11,6 @@ a GPU, so this is the number that a learner's GPU would show.
 from __future__ import annotations
 
 import argparse
-import re
 import runpy
 import warnings
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from solcourse import toolchain
 from solcourse.kernels import cases
 from solcourse.registers import KNEE, TABLE_CCS, access_pattern, table
 from solcourse.simt import arguments, engine, frontend
@@ -55,18 +55,10 @@ def described(dispatcher: Any, args: tuple, launch: Any) -> tuple[str, str, list
 
 
 def ptxas_registers(dispatcher: Any, args: tuple, cc: str) -> tuple[int, int]:
-    """(registers per thread, bytes of spill stores and loads) of nvJitLink for one compute capability."""
-    from cuda.core import Linker, LinkerOptions, ObjectCode
-    from numba import cuda
-
-    major, minor = map(int, cc.split("."))
-    ptx, _ = cuda.compile_ptx(dispatcher.py_func, frontend.argument_types(dispatcher, args), cc=(major, minor))
-    options = LinkerOptions(arch=f"sm_{major}{minor}", ptxas_options=["-v"])
-    linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=options)
-    linker.link("cubin")
-    said = linker.get_info_log()
-    spills = re.findall(r"(\d+) bytes spill (?:stores|loads)", said)
-    return int(re.search(r"Used (\d+) registers", said)[1]), sum(map(int, spills))
+    """(registers per thread, bytes of spill stores and loads) of NVVM and nvJitLink for one compute capability."""
+    kernel = frontend.compile_kernel(dispatcher, frontend.argument_types(dispatcher, args))
+    ptx = toolchain.nvvm_ptx(kernel.source, kernel.name, cc)
+    return toolchain.usage(toolchain.cubin(ptx, cc, kernel.options.get("max_registers"))[1])
 
 
 def rows(keys_only: bool) -> list[dict[str, Any]]:

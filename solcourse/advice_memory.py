@@ -89,7 +89,12 @@ _PRINT = "print() hands its arguments over in local memory. Leave it out when yo
 
 def local_memory(report: Report) -> Iterator[Advice]:
     if report.spill_bytes:
-        yield Advice("spills", f"{report.spill_bytes} bytes per thread do not fit in registers and go through local memory.")
+        yield Advice(
+            "spills",
+            f"Registers run out: the compiled code stores and loads {report.spill_bytes:,} bytes per thread in local memory instead, each "
+            "time it comes by there. That traffic is not in the counts or in the time here, so the kernel will be slower than predicted. "
+            "Hold fewer values at once, or allow more registers (max_registers, launch_bounds).",
+        )
     local = report.counts.local_load + report.counts.local_store
     everything = report.counts.global_load + report.counts.global_store + local
     if local.sectors > NOTABLE * everything.sectors:

@@ -20,11 +20,12 @@ from solcourse.hardware import DEFAULT_DEVICE, Device
 from solcourse.hardware import device as find_device
 from solcourse.occupancy import Occupancy
 from solcourse.occupancy import occupancy as occupancy_of
-from solcourse.simt.records import Counts, EngineRun, LineCounts
+from solcourse.simt.records import Counts, EngineRun, LineCounts, Program
 from solcourse.work import Work
 
 if TYPE_CHECKING:
     from solcourse.all_devices import AllDevices
+    from solcourse.assembly import Assembly
     from solcourse.what_if import Sensitivity
 
 ORIGINS = ("predicted", "measured")
@@ -155,6 +156,31 @@ class Report:
 
         return sensitivity(self)
 
+    def ptx(self, cc: str | None = None, compiler: str | None = None) -> Assembly:
+        """The kernel's PTX, beside its source lines, for this device or for compute capability `cc`. Parameters as of sol.ptx.
+
+        Raises SolcourseError for a report without an engine run, or where no compiler can do it.
+        """
+        from solcourse.assembly import make_ptx
+
+        program = self._program()
+        return make_ptx(program.source, program.ir, program.kernel, program.file, cc or self.device.cc, compiler)
+
+    def sass(self, cc: str | None = None) -> Assembly:
+        """The kernel's machine code, beside its source lines, for this device or for compute capability `cc`.
+
+        Raises SolcourseError for a report without an engine run, or, with the cure, where a tool for it is not installed.
+        """
+        from solcourse.assembly import make_sass
+
+        program = self._program()
+        return make_sass(program.source, program.kernel, program.file, cc or self.device.cc)
+
+    def _program(self) -> Program:
+        if self.run is None:
+            raise SolcourseError("This report was measured without an engine run: profile the kernel, or ask sol.ptx or sol.sass.")
+        return self.run.program
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain dicts, lists, numbers and strings in base units, fit for json.dumps(..., allow_nan=False)."""
         from solcourse.report_json import as_dict
@@ -271,12 +297,12 @@ def predicted(
     Raises UnknownName (device), LaunchError (a block that can never fit), WorkError (an impossible baseline).
     """
     from solcourse.model import predict
-    from solcourse.registers import registers as registers_of
+    from solcourse.registers import registers_on
     from solcourse.traffic import traffic as traffic_of
 
     gpu = find_device(device)
     ledger = work_of(run) if work is None else work
-    held = registers_of(run.program, run, gpu.cc, override=registers)
+    held = registers_on(gpu, run.program, run, run.threads_per_block, override=registers)
     fits = occupancy_of(gpu, run.threads_per_block, held.count, run.shared_bytes, barriers=1 if run.counts.barriers else 0)
     moved = traffic_of(run, gpu, fits, cache=cache)
     said = predict(run, moved, gpu, fits)

@@ -127,7 +127,7 @@ def occupancy_in_words(report: Report) -> list[str]:
     if held is None:
         return []
     waves = f"; {report.waves:.2f} waves" if report.waves is not None else ""
-    guessed = " (estimated)" if held.limiter == "registers" and report.registers_source == "estimated" else ""
+    guessed = " (estimated)" if held.limiter == "registers" and report.registers_source.startswith("estimated") else ""
     limiter = f"limited by {held.limiter.replace('_', ' ')}{guessed}"
     share = units.percent(held.fraction)
     said = [f"theoretical {held.warps_per_sm} of {held.max_warps} warps per SM ({share}), {held.blocks_per_sm} blocks, {limiter}{waves}"]
@@ -140,7 +140,7 @@ def occupancy_in_words(report: Report) -> list[str]:
 def registers_in_words(report: Report) -> str:
     if report.registers is None:
         return ""
-    spills = f", {report.spill_bytes} bytes spilled" if report.spill_bytes else ""
+    spills = f", {report.spill_bytes:,} bytes of spill code" if report.spill_bytes else ""
     return f"{report.registers} per thread{spills} ({report.registers_source})"
 
 

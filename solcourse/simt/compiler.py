@@ -129,7 +129,7 @@ def _raises(kernel: KernelIR) -> bool:
 
 def compile_warp(kernel: KernelIR, *, counters: bool, rows_uniform: bool, checks: bool = False) -> Compiled:
     """Native code for a kernel; cached by its IR. Raises UnsupportedKernel, naming instruction and line, before anything runs."""
-    key = (kernel.llvm, kernel.name, counters, rows_uniform, checks, _raises(kernel))
+    key = (kernel.llvm, kernel.fingerprint, kernel.name, counters, rows_uniform, checks, _raises(kernel))
     with _LOCK:
         if key not in _COMPILED:
             _COMPILED[key] = (_compile_checks if checks else _compile)(kernel, counters, rows_uniform, checks)
@@ -320,7 +320,9 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
     sites = tuple(
         Site(n, _access_kind(space, op), size, i.file, i.line, array) for n, (i, _, space, op, size, array) in enumerate(plan.sites)
     )
-    program = Program(kernel.name, kernel.file, tuple(blocks), sites, plan.shared_bytes, plan.local_bytes, kernel.fingerprint, text)
+    program = Program(
+        kernel.name, kernel.file, tuple(blocks), sites, plan.shared_bytes, plan.local_bytes, kernel.fingerprint, text, kernel.source
+    )  # fmt: skip
     return Compiled(
         entry=entry,
         plan=plan,

@@ -31,6 +31,7 @@ from solcourse.simt.captured import Captured, captured_by, with_globals
 from solcourse.simt.device_memory import allocation_at
 from solcourse.simt.frozen import Frozen
 from solcourse.simt.no_device import COMPUTE_CAPABILITY, DATA_LAYOUT, LOCK, dispatcher_module, front_end, without_device
+from solcourse.simt.records import Source
 from solcourse.simt.type_errors import is_learners, type_error
 
 MAX_BLOCK_THREADS = 1024
@@ -53,6 +54,7 @@ class KernelIR:
     exceptions   status code -> (exception class, arguments, (function, file, line) or None) that the entry can return; a GPU
                  drops them unless the kernel was made with debug=True
     captured     allocations of device arrays the kernel took from the scope around it: pointer parameters after all others
+    modules      the LLVM modules as numba wrote them, for NVIDIA's compiler
     annotation   numba's type annotation of the function
     """
 
@@ -70,7 +72,14 @@ class KernelIR:
     source_key: str = ""
     exceptions: Mapping[int, tuple] = field(default_factory=dict, repr=False)
     captured: tuple[Captured, ...] = field(default=(), repr=False)
+    modules: tuple[str, ...] = field(default=(), repr=False, compare=False)
     annotation: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def source(self) -> Source:
+        """What another compiler needs of it."""
+        options = {name: value for name, value in self.options.items() if name not in ("extensions", "link")}
+        return Source(self.modules, self.entry, options, self.source_key)
 
     @property
     def is_cooperative(self) -> bool:
@@ -419,6 +428,7 @@ def _compile(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -> K
         source_key=_source_key(dispatcher, arg_types, options),
         exceptions=_exceptions(result.call_helper),
         captured=captured,
+        modules=tuple(modules),
         annotation=result.type_annotation,
     )
 

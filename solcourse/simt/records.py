@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -158,6 +159,17 @@ class BasicBlock:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What another compiler starts from: numba's LLVM modules as numba wrote them, the name of the kernel's function in them, and
+    the options of @cuda.jit that matter to code. key: of the Python source, equal on both front ends; "" if unknown."""
+
+    modules: tuple[str, ...]
+    entry: str
+    options: Mapping[str, Any]
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class Program:
     """The optimised kernel, static. blocks[0] is the entry; indices are in execution (reconvergence) order."""
 
@@ -169,6 +181,7 @@ class Program:
     local_bytes: int  # per thread, arrays that stayed in local memory
     fingerprint: str  # of the kernel's IR: a key for register tables and caches
     ir: str = field(default="", repr=False)  # optimised NVPTX LLVM IR, for whoever compiles it further
+    source: Source | None = field(default=None, repr=False, compare=False)  # the same before any optimisation
 
 
 @dataclass(frozen=True)

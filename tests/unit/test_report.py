@@ -443,8 +443,8 @@ def model(monkeypatch):
     """Stand-ins for registers, traffic and the model that keep what they were called with."""
     seen: dict = {}
 
-    def registers(program, run, cc, override=None):
-        seen["registers"] = (cc, override)
+    def registers_on(gpu, program, run, threads_per_block, override=None):
+        seen["registers"] = (gpu.cc, override)
         return SimpleNamespace(count=override or 20, spill_bytes=0, source="given" if override else "estimated")
 
     def traffic_of(run, device, occupancy, cache="cold"):
@@ -462,7 +462,7 @@ def model(monkeypatch):
         return work.compulsory_bytes / (0.8 * device.dram_bytes_per_s)
 
     for name, members in (
-        ("registers", {"registers": registers}),
+        ("registers", {"registers_on": registers_on}),
         ("traffic", {"traffic": traffic_of}),
         ("model", {"predict": predict, "attainable_time_s": attainable_time_s}),
     ):
