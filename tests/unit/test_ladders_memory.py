@@ -185,6 +185,11 @@ def test_layernorms(launch, rng):
         launch(kernel[grid, 64], out.reshape(-1), mean, rstd, x.ravel(), weight, bias, *sizes)
         np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(mean, x.mean(1), atol=1e-6)
+    out, mean, rstd = np.zeros_like(x), np.zeros(4, F32), np.zeros(4, F32)
+    launch(layernorm.row_mean[4, 64], mean, x.ravel(), 96)
+    launch(layernorm.row_rstd[4, 64], rstd, x.ravel(), mean, 96)
+    launch(layernorm.normalize[2, 192], out.reshape(-1), x.ravel(), mean, rstd, weight, bias, 96)
+    np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-4)
 
 
 # --------------------------------------------------------------------------------------------------------------- histogram
