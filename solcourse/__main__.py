@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 LESSON = "notebooks/00_speed_of_light.ipynb"
 RUN_OPTIONS_WITH_VALUE = ("--device", "--save")
+ALL = "all"  # in the place of a device's name
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +37,12 @@ def parser() -> argparse.ArgumentParser:
         description="Runs a Python program as `python` does, with the engine in the place of a GPU. Output and exit status are its own; "
         "but with --sanitize, where it ends well and there was an error in a launch, the exit status is 1.",
     )
-    run.add_argument("--device", metavar="NAME", help="the GPU it sees and that times are predicted for: a name of `solcourse devices`")
+    run.add_argument(
+        "--device",
+        metavar="NAME",
+        help="the GPU it sees and that times are predicted for: a name of `solcourse devices`; `all`, with --profile: the program sees "
+        "the default one, and its heaviest launches are predicted for every GPU",
+    )
     run.add_argument("--profile", action="store_true", help="at the end, one report per kernel on standard error")
     run.add_argument(
         "--sanitize",
@@ -169,10 +175,14 @@ def _run(options: argparse.Namespace) -> int:
         raise SolcourseError("--profile and --sanitize execute a launch each in its own way: run the program once with each.")
     if options.save is not None:
         scripts.check_save("findings are" if options.sanitize else "profile is", options.save)
+    profile, on_all = options.profile or options.save is not None, options.device == ALL
+    if on_all:
+        if options.sanitize or not profile:
+            raise SolcourseError("--device all predicts times for every GPU: it goes with --profile, and only with that.")
+        options.device = None
     if options.sanitize:
         return scripts.sanitize(options.rest, os.environ, _device(options), options.save)
-    profile = options.profile or options.save is not None
-    env = scripts.environment(os.environ, _device(options), profile=profile, save=options.save)
+    env = scripts.environment(os.environ, _device(options), profile=profile, save=options.save, on_all=on_all)
     return scripts.run(options.rest, env)
 
 

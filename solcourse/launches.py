@@ -128,6 +128,7 @@ class Launches:
 
     def __init__(self, device: Device, recording: bool = True):
         self.device, self.recording = device, recording
+        self.on_all = False  # whether each kernel's heaviest launch is also shown for every known device
         self._kernels: dict[tuple[str, str, int], KernelLaunches] = {}
         self._lock = threading.Lock()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from solcourse import report_html, report_text, units
+from solcourse import report_html, report_text, units, what_if_looks
 from solcourse.launches import MOST_SHAPES, launched, named
 from solcourse.report_json import as_dict as report_as_dict
 
@@ -106,6 +106,7 @@ def text(launches: Launches) -> str:
         for note in _notes(kernel):
             out += report_text._wrapped(note, "  ")
         out += ["", "its heaviest launch:" if kernel.launches > 1 else "the launch:", "", report_text.text(kernel.heaviest)]
+        out += ["", str(kernel.heaviest.on_all())] if launches.on_all else []
     return "\n".join(out)
 
 
@@ -121,6 +122,7 @@ def html(launches: Launches) -> str:
         shapes = [[escape(cell) for cell in row] for row in _shape_rows(kernel)]
         aligns = ("right", "right", "right", "left", "left", "left")
         inner = table(SHAPES, shapes, aligns, "") + report_html._list(_notes(kernel)) + report_html.html(kernel.heaviest)
+        inner += what_if_looks.devices_html(kernel.heaviest.on_all()) if launches.on_all else ""
         parts.append(folded(_kernel_title(kernel, launches), inner))
     return f'<div style="line-height:1.45;max-width:72em">{"".join(parts)}</div>'
 
@@ -157,6 +159,7 @@ def as_dict(launches: Launches) -> dict[str, Any]:
             "time_s": k.time_s,
             "shapes": [row_dict(k, row) for row in k.rows],
             "heaviest": report_as_dict(k.heaviest),
+            **({"on_all": k.heaviest.on_all().to_dict()} if launches.on_all else {}),
         }
         for k in launches.kernels
     ]

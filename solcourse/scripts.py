@@ -59,9 +59,16 @@ def command(program: Sequence[str]) -> list[str]:
 
 
 def environment(
-    before: Mapping[str, str], device: str, *, profile: bool = False, save: str | None = None, findings: str | None = None
+    before: Mapping[str, str],
+    device: str,
+    *,
+    profile: bool = False,
+    save: str | None = None,
+    findings: str | None = None,
+    on_all: bool = False,
 ) -> dict[str, str]:
-    """The program's environment. save: where to, None: shown; findings: the folder that sanitized launches are written to.
+    """The program's environment. save: where to, None: shown; findings: the folder that sanitized launches are written to; on_all:
+    the profile ends each kernel's part with its predictions for every known device.
 
     Raises UnknownName (device); SolcourseError for what cannot be, before anything starts.
     """
@@ -81,6 +88,7 @@ def environment(
         "profile": profile,
         "save": None if save is None else os.path.abspath(save),
         "findings": findings,
+        "on_all": on_all,
         "first": True,
     }
     path = os.pathsep.join(filter(None, [os.path.join(HOME, "startup"), before.get("PYTHONPATH")]))
@@ -241,6 +249,7 @@ def _report(settings: Mapping[str, Any], process: int) -> None:
     engine = standin.first_engine() if standin else None
     if engine is None or not engine.launches.kernels:
         return _say(settings, "no kernel ran to its end in this process, so there is nothing to profile")
+    engine.launches.on_all = bool(settings.get("on_all"))
     if settings["save"] is None:
         print(f"\n{engine.launches}", file=sys.__stderr__)
     else:

@@ -130,8 +130,10 @@ def sayings(shown: Sensitivity) -> list[str]:
     idle = [sweep.resource.words for sweep in shown.sweeps if not sweep.matters]
     if idle:
         said.append(f"Without effect from a quarter to four times and beyond: {', '.join(idle)}.")
-    if any(_rises(sweep) for sweep in shown.sweeps):
-        said.append("Where more of a resource takes longer, the blocks fill the last wave worse, or share an SM with fewer others.")
+    rising = [sweep.resource.words for sweep in shown.sweeps if _rises(sweep)]
+    if rising:
+        why = "the blocks then fill the last wave worse, or share an SM with fewer others"
+        said.append(f"More is not always faster with {' and '.join(rising)}: {why}.")
     return said
 
 
