@@ -53,6 +53,7 @@ class Report:
     sampled_blocks      None when every block ran; else how many did (counts are scaled, outputs incomplete)
     waves               blocks / (SMs x blocks per SM); ncu: launch__waves_per_multiprocessor
     run, prediction     where all this comes from; None for a measurement without an engine run
+    timing              how a measured time was taken; None for a prediction
     """
 
     kernel: str
@@ -85,6 +86,7 @@ class Report:
     block: tuple[int, int, int] = (0, 0, 0)
     run: EngineRun | None = field(default=None, compare=False)
     prediction: Any = field(default=None, compare=False)
+    timing: Any = field(default=None, compare=False)
     registers_given: int | None = field(default=None, compare=False)
 
     # ------------------------------------------------------------------------------------------------- derived values
@@ -350,9 +352,10 @@ def measured(
     baseline_s: float | None = None,
     registers: int | None = None,
     registers_source: str = "the driver",
+    timing: Any = None,
 ) -> Report:
     """A report of a time taken on a real GPU. With an engine run of the same launch it also holds counts, and the model's
-    bounds, which explain the time but did not make it. Without a run and without `work` there is no score.
+    bounds, which explain the time but did not make it. Without a run and without `work` there is no score. timing: how it was taken.
 
     Raises UnknownName, WorkError.
     """
@@ -363,7 +366,7 @@ def measured(
         explained = _explain(time_s, base.work, gpu, run.counts, base.traffic, active)
         source = registers_source if registers is not None else base.registers_source
         changed: dict[str, Any] = {"origin": "measured", "time_s": time_s, "interval_s": interval_s, "launch_s": launch_s}
-        changed |= {"kernel": kernel, "explanation": explained, "registers_source": source}
+        changed |= {"kernel": kernel, "explanation": explained, "registers_source": source, "timing": timing}
         return replace(base, **changed, **_scores(time_s, base.work, gpu, baseline_s))
     ledger = work or Work()
     return Report(
@@ -379,4 +382,5 @@ def measured(
         work=ledger,
         work_given=work is not None,
         cache=cache,
+        timing=timing,
     )

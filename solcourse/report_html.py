@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from solcourse import figures, svg, units
+from solcourse import figures, measured_words, svg, units
 from solcourse import report_text as tables
 from solcourse import report_words as words
 
@@ -42,7 +42,7 @@ def _code(text: str) -> str:
 
 
 def _head(report: Report) -> str:
-    cache = f", {report.cache} cache" if report.origin == "predicted" else ""
+    cache = f", {report.cache} cache" if report.origin == "predicted" or report.timing else ""
     title = f"<strong>{escape(report.kernel)}</strong> on {escape(report.device.name)}: <strong>{report.origin}</strong>{cache}"
     launch = words.launch_in_words(report)
     sampled = words.sampling_in_words(report)
@@ -77,7 +77,7 @@ def _list(sayings: Iterable[str]) -> str:
 
 def _alarm(report: Report) -> str:
     box = f"border-left:4px solid {svg.ORANGE};padding:4px 10px;margin:6px 0"
-    said = [str(report.alarm)] if report.alarm else []
+    said = [*([str(report.alarm)] if report.alarm else []), *measured_words.alarms(report)]
     said += [f"{warning[0].upper()}{warning[1:]}." for warning in (words.float64_warning(report),) if warning]
     return "".join(f'<div role="alert" style="{box}"><strong>{escape(line)}</strong></div>' for line in said)
 
@@ -105,6 +105,11 @@ def _more_bounds(report: Report) -> str:
 
 def _advice(report: Report) -> str:
     return _list(a.text for a in report.advice if a.kind != "alarm")
+
+
+def _measurement(report: Report) -> str:
+    rows = [f"{name[0].upper()}{name[1:]}: {said}" for name, said in measured_words.facts(report)]
+    return _list(f"In doubt: {said}" for said in measured_words.doubts(report)) + _folded("How it was measured", _list(rows))
 
 
 def _explanation(report: Report) -> str:
@@ -156,7 +161,7 @@ def _ledger(report: Report) -> str:
 
 def html(report: Report) -> str:
     """The whole report as one HTML fragment. Everything that comes from the kernel's source or its names is escaped."""
-    shown = [_head(report), _alarm(report), _pictures(report), _advice(report), _lines(report)]
+    shown = [_head(report), _alarm(report), _measurement(report), _pictures(report), _advice(report), _lines(report)]
     folded = {
         "In words, with occupancy and registers": _list(_facts(report)),
         f"Why this score: R = waste × rate × idle = {units.score(report.sol_score)}": _explanation(report),

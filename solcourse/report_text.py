@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from solcourse import measured_words, units
 from solcourse import report_words as words
-from solcourse import units
 from solcourse.counters import COUNTERS, Counter, ncu_words, value
 from solcourse.diagnosis import ties
 from solcourse.figures import bound_words, interval, shown_bounds
@@ -112,7 +112,7 @@ def line_table(report: Report) -> tuple[tuple[str, ...], list[tuple[tuple[str, .
 
 # ------------------------------------------------------------------------------------------------------------ the parts
 def _head(report: Report) -> Iterator[str]:
-    cache = f", {report.cache} cache" if report.origin == "predicted" else ""
+    cache = f", {report.cache} cache" if report.origin == "predicted" or report.timing else ""
     yield f"{report.kernel} on {report.device.name}: {report.origin}{cache}"
     yield from filter(None, (words.launch_in_words(report), words.sampling_in_words(report)))
     yield ""
@@ -129,8 +129,18 @@ def _head(report: Report) -> Iterator[str]:
         yield _fact("anchored score", f"{anchored} against a baseline of {units.seconds(report.baseline_s)} (0.5 there, 1 at T_SOL)")
     if report.bound:
         yield _fact("bound", f"{bound_words(report.bound)} ({report.bound})")
-    if report.alarm:
-        yield from _wrapped(str(report.alarm), _fact("ALARM", ""))
+    for said in (*([str(report.alarm)] if report.alarm else []), *measured_words.alarms(report)):
+        yield from _wrapped(said, _fact("ALARM", ""))
+
+
+def _measurement(report: Report) -> Iterator[str]:
+    rows = measured_words.facts(report)
+    if rows:
+        yield ""
+    for name, said in rows:
+        yield from _wrapped(said, _fact(name, ""))
+    for said in measured_words.doubts(report):
+        yield from _wrapped(said, _fact("in doubt", ""))
 
 
 def _fact(name: str, value: str) -> str:
@@ -226,7 +236,7 @@ def _sayings(title: str, sayings: Sequence[str]) -> Iterator[str]:
 
 def text(report: Report) -> str:
     """The whole report as text, most important first."""
-    parts = [_head, _bounds, _explanation, _resources, _counters, _lines]
+    parts = [_head, _measurement, _bounds, _explanation, _resources, _counters, _lines]
     out = [line for part in parts for line in part(report)]
     out += _sayings("what the counts say", [a.text for a in report.advice if a.kind != "alarm"])
     out += _sayings("notes", words.notes(report))

@@ -1,29 +1,38 @@
-"""Timing of a launch on a real GPU: the definition of `measured`. The only module that touches a device.
+"""Timing of a launch on a real GPU: the definition of `measured`.
 
-CUDA events around each launch, after warm-ups; L2 emptied (cold) before each repeat, outside the window; compilation and
-transfers never inside it; the median with the confidence interval of its rank. Source of the procedure: NVIDIA nvbench.
+Warm-ups; then per repeat, outside the window, the arrays are set back to what they were before the first launch and (cold) L2 is
+emptied; inside it nothing but the launch, on the next of several copies of the arrays. Compilation and transfers never inside it.
+The median with the confidence interval of its rank. Afterwards what the timed launches left is compared with an earlier launch's.
+Source of the procedure: NVIDIA nvbench; the check of timed outputs is GPU MODE's.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from solcourse.errors import NoGPU, UnknownName
-from solcourse.hardware import Device, devices
+import numpy as np
+
+from solcourse import gpu, nvml, timers
+from solcourse.gpu import GpuFacts, figures_of, gpu_name  # noqa: F401  (asked for here by those who only measure)
+from solcourse.timed_launch import Outputs, TimedLaunch
+
+if TYPE_CHECKING:
+    from solcourse.simt.frontend import LaunchSpec
 
 WARM_UPS = 10
-EVENT_FLOOR_S = 10e-6  # kernels shorter than this: the events themselves add 6-10 µs
+REPEATS = 50
 FLUSH_FACTOR = 2  # bytes written before a cold repeat, in L2 sizes
-DRIVER_NAMES = {"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB"}  # the driver names this one without its form factor
-CURE = (
-    "sol.profile(...) predicts the time without a GPU. To measure, use a machine with an NVIDIA GPU and driver (a free Colab or "
-    "Kaggle GPU runtime will do) and install numba-cuda[cu13], or numba-cuda[cu12] for an older driver; `solcourse doctor` checks."
-)
+LOOKS = 10  # at the clock, while the repeats run
+# what makes a time doubtful
+EVENT_FLOOR_S = 10e-6  # kernels shorter than this: the events themselves add 6-10 µs
+UNCERTAIN = 0.1  # width of the interval / median
+FELL = 0.05  # of the clock
+DRIFT = 0.03  # between the first and the last third of the repeats
+OUTLIER, OUTLIERS = 1.5, 0.05  # beyond so many medians, and from this part of the repeats on
 
 
 @dataclass(frozen=True)
@@ -32,22 +41,32 @@ class Timing:
 
     times_s     one per repeat, in order
     median_s    their median; interval_s: its 95 % confidence interval (low, high)
-    cache       "cold": L2 emptied before each repeat; "warm": left as it was
-    backend     what took the times
-    remark      what to distrust, "" if nothing
-    clocks_mhz  SM clock before and after the repeats; None where nvidia-smi does not tell
+    cache       "cold": L2 emptied before each repeat; "warm": inputs as the last launch left them
+    timer       what took the times, "CUPTI" or "CUDA events"; why_not_cupti: "" if it was CUPTI
+    copies      copies of the arrays that the repeats took in turn
+    host_s      the host's part of a launch, median
+    clocks      looks at the SM clock: before, between and after the repeats; empty where NVML does not tell
+    remarks     what to distrust
+    registers   per thread, of the machine code that ran; None where numba does not tell
     """
 
-    gpu: str
+    gpu: GpuFacts
     times_s: tuple[float, ...]
     median_s: float
     interval_s: tuple[float, float]
     cache: str
-    backend: str = "CUDA events"
-    remark: str = ""
-    clocks_mhz: tuple[float, float] | None = None
+    timer: str = timers.EVENTS
+    why_not_cupti: str = ""
+    warm_ups: int = WARM_UPS
+    copies: int = 1
+    host_s: float = 0.0
+    clocks: tuple[nvml.Clock, ...] = ()
+    outputs: Outputs | None = None
+    remarks: tuple[str, ...] = ()
+    registers: int | None = None
 
 
+# ------------------------------------------------------------------------------------------------------------ statistics
 def median_interval(times: Sequence[float]) -> tuple[float, float]:
     """95 % confidence interval of the median by rank: order statistics (n -/+ 1.96 sqrt(n)) / 2, no distribution assumed.
 
@@ -61,120 +80,103 @@ def median_interval(times: Sequence[float]) -> tuple[float, float]:
     return float(ordered[low - 1]), float(ordered[high - 1])
 
 
-def summary(gpu: str, times_s: Sequence[float], cache: str, clocks_mhz: tuple[float, float] | None = None) -> Timing:
-    """A Timing from raw times, with what there is to distrust in them."""
-    median = statistics.median(times_s)
-    low, high = median_interval(times_s)
-    remarks = []
-    if median < EVENT_FLOOR_S:
-        remarks.append(f"below {EVENT_FLOOR_S * 1e6:.0f} µs the events themselves weigh 6-10 µs: time more work per launch")
-    if high - low > 0.1 * median:
-        remarks.append("the median is uncertain by more than 10 %: another program, or a changing clock")
-    if clocks_mhz and clocks_mhz[1] < 0.95 * clocks_mhz[0]:
-        remarks.append(f"the clock fell from {clocks_mhz[0]:.0f} to {clocks_mhz[1]:.0f} MHz: the GPU is throttling")
-    return Timing(gpu, tuple(times_s), median, (low, high), cache, remark="; ".join(remarks), clocks_mhz=clocks_mhz)
+def doubts(timer: str, times_s: Sequence[float], clocks: Sequence[nvml.Clock] = (), power: nvml.Power | None = None) -> tuple[str, ...]:
+    """What there is to distrust in raw times, in words."""
+    return tuple(said for said in (*_time_doubts(timer, times_s), *_clock_doubts(clocks, power)) if said)
 
 
-def sm_clock_mhz() -> float | None:
-    """The first GPU's SM clock now, as nvidia-smi says; None where it does not."""
-    command = ["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"]
-    try:
-        return float(subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.split()[0])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None
+def _time_doubts(timer: str, times_s: Sequence[float]) -> Iterable[str]:
+    median, (low, high) = statistics.median(times_s), median_interval(times_s)
+    if timer == timers.EVENTS and median < EVENT_FLOOR_S:
+        yield (
+            f"below {EVENT_FLOOR_S * 1e6:.0f} µs the events themselves weigh 6-10 µs: install cupti-python, or time more work per launch"
+        )
+    if high - low > UNCERTAIN * median:
+        yield f"the median is uncertain by more than {100 * UNCERTAIN:.0f} %: another program, or a changing clock"
+    third = len(times_s) // 3
+    if third >= 5:
+        first, last = times_s[:third], times_s[-third:]
+        change = statistics.median(last) / statistics.median(first) - 1
+        apart = median_interval(first)[1] < median_interval(last)[0] or median_interval(last)[1] < median_interval(first)[0]
+        if apart and abs(change) > DRIFT:
+            way = "slower" if change > 0 else "faster"
+            yield f"the last third of the repeats is {100 * abs(change):.0f} % {way} than the first: the clock drifts, or the data change"
+    far = sum(t > OUTLIER * median for t in times_s)
+    if far > OUTLIERS * len(times_s):
+        yield f"{far} of {len(times_s)} repeats took over {OUTLIER} medians: something else uses this GPU"
 
 
-def gpu_name() -> str:
-    """The name of the current GPU, as its driver gives it. Raises NoGPU, with the reason and a cure."""
-    return str(_text(_cuda().get_current_device().name))
+def _clock_doubts(clocks: Sequence[nvml.Clock], power: nvml.Power | None) -> Iterable[str]:
+    held_back = dict.fromkeys(reason for clock in clocks for reason in clock.held_back)
+    if held_back:
+        yield f"the clock was held back: {', '.join(held_back)}"
+    if clocks and clocks[-1].sm_mhz < (1 - FELL) * clocks[0].sm_mhz:
+        yield f"the clock fell from {clocks[0].sm_mhz:.0f} to {clocks[-1].sm_mhz:.0f} MHz: the GPU is throttling"
+    elif clocks and clocks[-1].sm_mhz > (1 + FELL) * clocks[0].sm_mhz:
+        yield f"the clock rose from {clocks[0].sm_mhz:.0f} to {clocks[-1].sm_mhz:.0f} MHz: more warm-ups would have been needed"
+    if power is not None and power.limit_w < (1 - FELL) * power.default_w:
+        yield f"the board's power limit is {power.limit_w:.0f} W; it comes with {power.default_w:.0f} W"
 
 
-def figures_of(gpu: str) -> Device:
-    """The published figures of a GPU by its driver's name, e.g. 'NVIDIA A100-SXM4-80GB' or 'NVIDIA H100 80GB HBM3'.
+# ------------------------------------------------------------------------------------------------------------- the whole
+def time_launches(
+    calls: Sequence[tuple[Any, tuple, LaunchSpec]],
+    *,
+    cache: str = "cold",
+    repeats: int = REPEATS,
+    warm_ups: int = WARM_UPS,
+    timer: str | None = None,
+) -> list[tuple[Timing, TimedLaunch]]:
+    """Time launches on the current GPU, in turn: A B A B ... calls: numba's `kernel[grid, block]`, its arguments, its LaunchSpec.
 
-    Raises UnknownName: there are none; a near relative's would give a wrong score without saying so.
+    All arrays hold the result of one launch afterwards. Raises NoGPU; TimerFailed where the timer asked for does not work.
     """
+    cuda = gpu.require_cuda()
+    watch = nvml.Nvml.of(cuda)
+    flush = _flusher(cuda) if cache == "cold" else _nothing
+    launches = [TimedLaunch(cuda, *call) for call in calls]
+    for launch in launches:
+        launch.copy(repeats if cache == "cold" else 1)
+    for launch in launches:
+        launch.for_the_caller(again=len(launches) > 1)
+    for launch in launches:
+        launch.warm_up(warm_ups, flush)
+    clocks: list[nvml.Clock] = []
+    every = max(1, repeats // LOOKS)
 
-    def words(name: str) -> set[str]:
-        return set(name.lower().replace("-", " ").split()) - {"nvidia", "geforce", "tesla"}
+    def look(k: int) -> Callable[[], None]:
+        def prepare() -> None:
+            if k % every == 0:
+                clocks.extend(filter(None, [watch.clock()]))
+            flush()
 
-    wanted = words(DRIVER_NAMES.get(gpu, gpu))
-    fitting = [d for d in devices() if wanted <= words(d.name)]
-    if not fitting:
-        raise UnknownName("device", gpu, [d.name for d in devices()])
-    return min(fitting, key=lambda d: len(words(d.name) - wanted))
+        return prepare
+
+    def steps() -> list[timers.Step]:
+        clocks.clear()
+        return [launch.step(k, look(k)) for k in range(repeats) for launch in launches]
+
+    host_s = max((statistics.median(launch.host_s) for launch in launches if launch.host_s), default=0.0)
+    times, name, why_not = timers.take(cuda, steps, timer, host_s)
+    clocks.extend(filter(None, [watch.clock()]))
+    facts, power = gpu.facts(cuda), watch.power()
+    timed = []
+    for i, launch in enumerate(launches):
+        own = times[i :: len(launches)]
+        timing = Timing(
+            facts, tuple(own), statistics.median(own), median_interval(own), cache, name, why_not, warm_ups, len(launch.copies),
+            statistics.median(launch.host_s) if launch.host_s else 0.0, tuple(clocks), launch.check(), doubts(name, own, clocks, power),
+            launch.registers(),
+        )  # fmt: skip
+        timed.append((timing, launch))
+    return timed
 
 
-def time_launch(launch: Any, args: tuple, *, cache: str = "cold", repeats: int = 50, warm_ups: int = WARM_UPS) -> Timing:
-    """Time numba's `kernel[grid, block]` on the current GPU. Host arrays are moved once, and hold one launch's result after.
-
-    Raises NoGPU.
-    """
-    cuda = _cuda()
-    on_device, first_results = _move(cuda, args)
-    launch(*on_device)  # compiles
-    cuda.synchronize()
-    first_results()
-    for _ in range(warm_ups):
-        launch(*on_device)
-    flush = _flusher(cuda) if cache == "cold" else lambda: None
-    before = sm_clock_mhz()
-    times = [_time_once(cuda, lambda: launch(*on_device), flush) for _ in range(repeats)]
-    after = sm_clock_mhz()
-    return summary(gpu_name(), times, cache, (before, after) if before and after else None)
-
-
-def _time_once(cuda: Any, work: Callable[[], None], before: Callable[[], None]) -> float:
-    start, stop = cuda.event(), cuda.event()
-    before()
-    cuda.synchronize()
-    start.record()
-    work()
-    stop.record()
-    stop.synchronize()
-    return float(cuda.event_elapsed_time(start, stop)) / 1e3
+def _nothing() -> None: ...
 
 
 def _flusher(cuda: Any) -> Callable[[], None]:
     """Writes FLUSH_FACTOR x L2 bytes: what was cached is gone."""
-    import numpy as np
-
     words = FLUSH_FACTOR * cuda.get_current_device().L2_CACHE_SIZE // 4
     scratch, zeros = cuda.device_array(words, np.int32), cuda.to_device(np.zeros(words, np.int32))
     return lambda: scratch.copy_to_device(zeros)
-
-
-def _move(cuda: Any, args: tuple) -> tuple[tuple, Callable[[], None]]:
-    """(arguments with host arrays on the device, what copies them back)."""
-    import numpy as np
-
-    moved = [cuda.to_device(a) if isinstance(a, np.ndarray) else a for a in args]
-
-    def back() -> None:
-        for host, device in zip(args, moved, strict=True):
-            if isinstance(host, np.ndarray) and host.flags.writeable:
-                device.copy_to_host(host)
-
-    return tuple(moved), back
-
-
-def _text(name: Any) -> str:
-    return name.decode() if isinstance(name, bytes) else name
-
-
-def _cuda() -> Any:
-    """numba.cuda with a working GPU behind it. Raises NoGPU."""
-    from numba import cuda
-    from numba.core import config
-
-    if getattr(config, "ENABLE_CUDASIM", False):
-        raise NoGPU(f"NUMBA_ENABLE_CUDASIM is set: numba.cuda is a simulator. Unset it and restart Python. {CURE}")
-    try:
-        cuda.current_context()
-    except Exception as error:  # the driver's absence shows as ImportError, CudaSupportError, DynamicLibNotFoundError ...
-        reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-        detail = cuda.cuda_error() or reason[0]
-        raise NoGPU(
-            f"There is no usable NVIDIA GPU here ({' '.join(str(detail).split())}). {CURE}"
-        ) from None  # the driver's own traceback helps nobody
-    return cuda

@@ -1,9 +1,10 @@
-"""run, profile, sanitize, measure, use_engine: what one does with a launch. Each takes numba's own `kernel[grid, block]`.
+"""run, profile, sanitize, measure, compare, use_engine: what one does with a launch. Each takes numba's own `kernel[grid, block]`.
 
     run       execute on the engine: arrays are written, as on the GPU
     profile   execute, count, and predict the time on a device -> Report
     sanitize  execute on copies and look for faults -> list[Finding]
     measure   time on a real GPU -> Report
+    compare   time two launches in turn on a real GPU -> Comparison
     use_engine  send every launch of a script, and numba.cuda's host calls, to the engine
 
 An eager signature, `@cuda.jit("void(float32[:])")`, is compiled by numba at decoration, which needs a GPU's driver before
@@ -17,12 +18,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from solcourse.errors import LaunchError, NoGPU, SolcourseError, UnsupportedKernel, WorkError
+from solcourse.errors import LaunchError, SolcourseError, UnsupportedKernel, WorkError
 from solcourse.hardware import DEFAULT_DEVICE, Device
 from solcourse.hardware import device as find_device
 from solcourse.simt.records import Finding
 
 if TYPE_CHECKING:
+    from solcourse.comparison import Comparison
     from solcourse.findings import Findings
     from solcourse.launches import Launches
     from solcourse.report import Report
@@ -110,26 +112,59 @@ def measure(
     device: str | Device | None = None,
     cache: str = "cold",
     repeats: int = 50,
+    warm_ups: int = 10,
     baseline_s: float | None = None,
+    profile: bool = False,
+    sample_blocks: int | None = None,
+    timer: str | None = None,
 ) -> Report:
     """Time on a real GPU: the median of `repeats` launches and its 95 % confidence interval. Arrays: as after one launch.
 
-    work    the ledger behind T_SOL; without it there is no score
-    device  whose figures to score against, for a GPU without published ones here; None: the GPU's own
-    Raises NoGPU, which says why there is none and what to do; UnknownName for a GPU without figures.
+    What the timed launches leave in the arrays is compared with an earlier launch's result, on fresh inputs and poisoned outputs.
+    work     the ledger behind T_SOL; without it, and without `profile`, there is no score
+    device   whose figures to score against: for a GPU without published ones here, or sol.calibrate(); None: the GPU's own
+    cache    "cold" empties L2 before each launch and takes copies of the arrays in turn; "warm" leaves what the last launch left
+    profile  also run it on the engine, on copies: the report then holds counts, and the model's bounds and prediction beside the
+             measured time. sample_blocks: on about so many blocks only
+    timer    "cupti" or "events"; None: CUPTI where cupti-python works, else CUDA events. The report says which
+    Raises NoGPU, which says why there is none and what to do; UnknownName for a GPU without figures; TimerFailed for a timer that
+    does not work here; with `profile`, what `run` raises.
     """
-    from solcourse import report, standin, timing
-    from solcourse.simt import frontend
+    calls = [_call(launch, args)]
+    options = _measuring(work, cache, repeats, warm_ups, timer, profile, sample_blocks)
+    from solcourse import measuring
 
-    if standin.is_active():
-        raise NoGPU("use_engine() is in effect, so launches go to the CPU engine: close it before measuring on a real GPU.")
-    _check_cache(cache)
-    _check_work(work)
-    spec = frontend.launch_of(launch)
-    gpu = timing.figures_of(timing.gpu_name()) if device is None else find_device(device)
-    timed = timing.time_launch(launch, args, cache=cache, repeats=repeats)
-    name = spec.dispatcher.py_func.__name__
-    return report.measured(name, gpu, timed.median_s, timed.interval_s, work=work, cache=cache, baseline_s=baseline_s)
+    return measuring.measure(calls, device=device, baseline_s=baseline_s, **options)[0][0]
+
+
+def compare(
+    a: tuple,
+    b: tuple,
+    *,
+    work: Work | None = None,
+    device: str | Device | None = None,
+    cache: str = "cold",
+    repeats: int = 50,
+    warm_ups: int = 10,
+    profile: bool = False,
+    sample_blocks: int | None = None,
+    timer: str | None = None,
+) -> Comparison:
+    """Time two launches against each other on a real GPU, in turn: A B A B ... Each is (kernel[grid, block], *arguments).
+
+    Returns both Reports and how many times as fast B is, with the 95 % confidence interval of that ratio. Options and errors as of
+    `measure`; work: of the operation that both do.
+
+    >>> print(sol.compare((naive[grid, block], x, y), (tiled[grid, block], x, y)))            # doctest: +SKIP
+    """
+    for side in (a, b):
+        if not isinstance(side, tuple) or not side:
+            raise LaunchError(f"compare takes two tuples, (kernel[grid, block], *arguments) each; got a {type(side).__name__}.")
+    calls = [_call(side[0], side[1:]) for side in (a, b)]
+    options = _measuring(work, cache, repeats, warm_ups, timer, profile, sample_blocks)
+    from solcourse import measuring
+
+    return measuring.compare(calls, device=device, **options)
 
 
 def use_engine(device: str | Device = DEFAULT_DEVICE, *, profile: bool = False, sanitize: bool = False) -> Engine:
@@ -257,6 +292,34 @@ def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> No
         raise
     bound.write_back()
     sanitized.add(kernel, (*found, *_launch_findings(spec, kernel)))
+
+
+def _call(launch: Any, args: tuple) -> tuple[Any, tuple, LaunchSpec]:
+    from solcourse.simt import frontend
+
+    return launch, args, frontend.launch_of(launch)
+
+
+def _measuring(
+    work: Work | None, cache: str, repeats: int, warm_ups: int, timer: str | None, profile: bool, sample_blocks: int | None
+) -> dict[str, Any]:
+    """The options of a measurement, checked before anything runs."""
+    from solcourse import gpu, timers
+
+    _check_cache(cache)
+    _check_work(work)
+    _check_sample(sample_blocks)
+    timers.check(timer)
+    for name, value, least in (("repeats", repeats, 1), ("warm_ups", warm_ups, 0)):
+        if not isinstance(value, int) or value < least:
+            raise LaunchError(f"{name} is a number of launches, at least {least}; got {value!r}.")
+    gpu.require_cuda()
+
+    def on_engine(spec: LaunchSpec, args: tuple, figures: Device, registers: int | None) -> EngineRun:
+        return _run(spec, args, gpu=figures, counters=True, sample_blocks=sample_blocks, registers=registers)
+
+    options: dict[str, Any] = {"work": work, "cache": cache, "repeats": repeats, "warm_ups": warm_ups, "timer": timer}
+    return options | {"on_engine": on_engine if profile else None}
 
 
 def _check_cache(cache: str) -> None:
