@@ -333,12 +333,11 @@ def entries() -> Iterator[Entry]:
     for label, kernel in (("V1", rows_tree), ("V2", rows_shuffle)):
         args = lambda: (np.zeros(rows * width, F32), np.zeros(rows, F32), width)  # noqa: E731
         yield one("reduce-leimao-3090", "RTX 3090", label, kernel, rows, T, args, times(1e3), sample=16)
-    n = 2**24
-    first = Launch(PAIRS, 64, 256, lambda: (np.zeros(n, np.int32), np.zeros(64, np.int32), n), sample=20)
+    ints, floats = 2**24, 2**25
+    first = Launch(PAIRS, 64, 256, lambda: (np.zeros(ints, np.int32), np.zeros(64, np.int32), ints), sample=20)
     last = Launch(PAIRS_LAST, 1, 32, lambda: (np.zeros(64, np.int32), np.zeros(1, np.int32), 64), sample=None, cache="warm")
-    yield Entry("reduce-sample-1650s", "GTX 1650 SUPER", "cuda-samples reduction kernel 6", (first, last), gbs(4 * n))
-    n = 2**25
+    yield Entry("reduce-sample-1650s", "GTX 1650 SUPER", "cuda-samples reduction kernel 6", (first, last), gbs(4 * ints))
     yield one(
         "reduce-sample-1650s", "GTX 1650 SUPER", "reductionMultiBlockCG", reduce_doubles, 20, 1024,
-        lambda: (np.zeros(n, F32), np.zeros(20, F32), n), times(1e3), sample=2,
+        lambda: (np.zeros(floats, F32), np.zeros(20, F32), floats), times(1e3), sample=2,
     )  # fmt: skip
