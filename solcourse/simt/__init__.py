@@ -7,6 +7,7 @@ front end   frontend       numba's compiler -> KernelIR: unoptimised NVPTX IR as
             no_device, type_errors, type_hints, frozen   numba without a GPU; its errors in a learner's words; changed globals
             arguments, captured, device_memory           what the caller gives -> BoundArguments: numbers, and arrays by address
 optimise    optimise       O3 as NVVM would have it, lightly for the checks; multiply and add fused; which array a pointer may point into
+            merged         neighbouring shared accesses that are one instruction on a GPU
             marks, overflow, ranges, local_arrays   for the checks: what optimised code no longer shows, as calls and values of the kernel's own
             bodies, half, libdevice, arrays, special     LLVM bodies for functions that a GPU's libraries define
 ir          ir_text, ir_tokens   LLVM's printed IR -> records

@@ -13,6 +13,7 @@ from __future__ import annotations
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP, MEMO, MEMO_BYTES, MEMO_WAYS, SITE_BYTES, THREAD, TOTALS_BYTES
 from solcourse.simt.miss import LOCAL, SHARED
 from solcourse.simt.pieces import V1, V64, at, field, lanes, splat
+from solcourse.simt.records import WARP
 from solcourse.simt.shadow import ALIGN_UP, ATOMIC, KIND_UP, LOAD, STORE
 
 LANES32 = lanes("i64", range(32))
@@ -231,20 +232,30 @@ def _signature(op: str, t: str, name: str, attrs: str, more: str = "") -> tuple[
 
 
 def access_function(
-    name: str, op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, counters: bool, attrs: str, checked: int
+    name: str,
+    op: str,
+    t: str,
+    size: int,
+    space: str,
+    dynamic: bool,
+    stride: int | None,
+    counters: bool,
+    attrs: str,
+    checked: int,
+    span: int,
 ) -> str:
     """One load or store of type t in `space` ("global", "shared", "local", "constant"). dynamic: of an array that is not always the same;
-    stride: bytes between neighbouring lanes, None where the program does not tell; checked: see what(), 0 where no shadow is."""
+    stride: bytes between neighbouring lanes, None where the program does not tell; checked: see what(), 0 where no shadow is; span: the
+    bytes that are counted, more than `size` where the access stands for its neighbours (merged.py)."""
     head, bad, good = _signature(op, t, name, attrs)
     if space == "local":
         return head + _local_body(op, t, size, counters, bad) + good
     if not counters or space == "constant":
         return head + _bounded_body(op, t, size, bad, checked) + good
     if not stride:
-        return head + _counted_body(op, t, size, space, dynamic, None, bad) + good
-    other = (
-        _signature(op, t, f"other.{name}", "noinline", ", i1 %is.run")[0] + _counted_body(op, t, size, space, dynamic, stride, bad) + good
-    )
+        return head + _counted_body(op, t, size, space, dynamic, None, bad, span) + good
+    other = _signature(op, t, f"other.{name}", "noinline", ", i1 %is.run")[0]
+    other += _counted_body(op, t, size, space, dynamic, stride, bad, span) + good
     return head + _run_body(op, t, size, space, stride, f"other.{name}") + other
 
 
@@ -274,13 +285,17 @@ def _check(checked: int, addresses: str, values: str) -> str:
     return code + "  br label %checked\nchecked:\n"
 
 
-def _counted_body(op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, bad: str) -> str:
+def _counted_body(op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, bad: str, span: int) -> str:
     code = _base() + field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0")
-    code += _memo(size, SHARED if space == "shared" else 0, stride=stride) + _memo_bounds(dynamic)
-    code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
+    code += _memo(span, SHARED if space == "shared" else 0, stride=stride) + _memo_bounds(dynamic)
+    if span == size:
+        code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
+    else:  # part of the whole strays: whether this access does is asked of itself, and its neighbours answer for themselves
+        code += "  br i1 %inside, label %go, label %near, !prof !1\nnear:\n" + _offsets() + _limit(size)
+        code += _vector_bounds().replace("%inside", "%own") + "  br i1 %own, label %go, label %stray, !prof !1\n" + _stray(bad) + "go:\n"
     code += _record(op == "store") if space == "global" else ""
     code += "  %kind = load i16, ptr %e.kind\n  %is.unit = icmp eq i16 %kind, 1\n  %is.same = icmp eq i16 %kind, 2\n"
-    return code + _move(op, t, size, "%is.unit", "%is.same", apart=not dynamic and not stride)
+    return code + _move(op, t, size, "%is.unit" if span == size else "false", "%is.same", apart=not dynamic and not stride)
 
 
 def _run_body(op: str, t: str, size: int, space: str, stride: int, other: str) -> str:
@@ -332,8 +347,9 @@ def words_of(size: int) -> int:
     return (1 << -(-size // 4)) - 1
 
 
-def uniform_load_function(name: str, t: str, size: int, space: str, counters: bool, attrs: str, checked: int) -> str:
-    """A load whose address is the same in all lanes: one scalar load; a request of one line. %shapes: the first of the site's shapes."""
+def uniform_load_function(name: str, t: str, size: int, space: str, counters: bool, attrs: str, checked: int, span: int) -> str:
+    """A load whose address is the same in all lanes: one scalar load; a request of one line. %shapes: the first of the site's shapes;
+    span: as above."""
     rt = f"{{ {t}, i1 }}"
     code = f"define internal {rt} @{name}(ptr %t, ptr %a, i32 %site, i64 %shapes, i64 %p, i32 %m) {attrs} {{\nentry:\n"
     code += "  %base = load i64, ptr %a, !invariant.load !0\n  %off.s = sub i64 %p, %base\n" + limit_of(size)
@@ -346,12 +362,15 @@ def uniform_load_function(name: str, t: str, size: int, space: str, counters: bo
         for row in ("read", "written"):
             code += at(f"{row}.at", "%a", ALLOC[row]) + f"  %{row} = load ptr, ptr %{row}.at, !invariant.load !0\n"
         code += _mark("%bl", "%wm", False, True) + "  %wi.2 = shl i64 %wi.in, 1\n  %shape.w = add i64 %shapes, %wi.2\n" + _trace("%shape.w")
-    if counters and size > 4 and space in ("global", "shared"):  # one pass per half-warp that has an active lane
+    if counters and span > 4 and space in ("global", "shared"):  # one pass per half or quarter of a warp that has an active lane
         code += field("tot", "%t", THREAD["totals"], "ptr", ", !invariant.load !0")
         code += f"  %s.64 = zext i32 %site to i64\n  %row.b = mul i64 %s.64, {TOTALS_BYTES}\n  %row.b8 = add i64 %row.b, 8\n  %wave.at = getelementptr i8, ptr %tot, i64 %row.b8\n"
-        code += "  %lo16 = and i32 %m, 65535\n  %hi16 = lshr i32 %m, 16\n  %l1 = icmp ne i32 %lo16, 0\n  %h1 = icmp ne i32 %hi16, 0\n"
-        code += "  %l64 = zext i1 %l1 to i64\n  %h64 = zext i1 %h1 to i64\n  %both = add i64 %l64, %h64\n"
-        code += "  %wv = load i64, ptr %wave.at\n  %wv1 = add i64 %wv, %both\n  store i64 %wv1, ptr %wave.at\n"
+        code += "  %passes.0 = load i64, ptr %wave.at\n"
+        width = 4 * WARP // span
+        for k in range(WARP // width):
+            code += f"  %part.{k} = and i32 %m, {((1 << width) - 1) << k * width}\n  %some.{k} = icmp ne i32 %part.{k}, 0\n"
+            code += f"  %one.{k} = zext i1 %some.{k} to i64\n  %passes.{k + 1} = add i64 %passes.{k}, %one.{k}\n"
+        code += f"  store i64 %passes.{WARP // width}, ptr %wave.at\n"
     if checked:
         code += splat("p.v", "%p", "i64") + _check(checked, "%p.v", "")
     code += "  %i = inttoptr i64 %p to ptr\n" + f"  %v = load {t}, ptr %i, align {size}\n"

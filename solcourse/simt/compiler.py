@@ -26,6 +26,7 @@ from solcourse.simt.emit import Emitter
 from solcourse.simt.frontend import KernelIR
 from solcourse.simt.ir import Function, Instr, type_text
 from solcourse.simt.ir_text import parse_module
+from solcourse.simt.merged import is_part, merge
 from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.plan import Plan
@@ -57,6 +58,7 @@ class Compiled:
     constants: dict[str, tuple[int, int]]  # address, bytes of each global constant
     uniform_sites: frozenset[int]
     several_sites: frozenset[int]
+    part_sites: frozenset[int]
     uniform_shapes: np.ndarray  # what the Trace's shapes begin with, int64
     leaders: np.ndarray  # per basic block, the one whose counter it shares; the entry's is known without counting
     parameters: tuple[str, ...]  # names of the flattened arguments
@@ -163,6 +165,9 @@ def _front(kernel: KernelIR, checks: bool, light: bool) -> tuple[str, Function]:
         as_parameters(function, kernel.captured)
         atomic_helpers(function)
         contract(function)
+        if not checks:
+            roots = Roots(function, {})
+            merge(function, lambda pointer: {kind for kind, _ in roots.of(pointer)} == {"shared"})
         _PARSED[key] = (text, function)
         while len(_PARSED) > 32:
             _PARSED.popitem(last=False)
@@ -306,11 +311,15 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
             pairs = tuple((index[q], number(a)) for a, q in zip(p.args, p.attr, strict=True) if isinstance(a, str))
             made.append(Op(number(p.dest), (), "none", 0, "none", -1, p.line, pairs))
         for i in (*node.body, node.term):
-            cost = costs.cost_of(i, spaces.get(id(i)))
+            status = i.op == "store" and id(i) not in spaces  # of the call, which a GPU's kernel does not return
+            cost = costs.FREE if status or is_part(i) else costs.cost_of(i, spaces.get(id(i)))
             if i.op == "br" and len(node.succs) < 2:
                 cost = costs.FREE if node.succs and node.succs[0] == k + 1 else cost
             sources = tuple(number(a) for a in i.args if isinstance(a, str))
-            made.append(Op(number(i.dest), sources, cost.pipe, cost.issue, cost.latency, site_of.get(id(i), -1), i.line))
+            site = site_of.get(id(i), -1)
+            if is_part(i):  # it arrives with the access that is counted for it
+                sources, site = ((number(i.attr.lead),) if i.op == "load" else ()), -1
+            made.append(Op(number(i.dest), sources, cost.pipe, cost.issue, cost.latency, site, i.line))
             row = rows.setdefault((i.file, i.line), len(rows))
             _tally(entries, i, cost, row, k, len(node.succs))
         blocks.append(BasicBlock(k, tuple(made), tuple(node.succs), len(node.loops)))
@@ -341,6 +350,7 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
         constants=constants,
         uniform_sites=frozenset(plan.uniform_sites),
         several_sites=frozenset(plan.several_sites),
+        part_sites=frozenset(plan.part_sites),
         uniform_shapes=_uniform_shapes(sites, plan.uniform_global),
         leaders=np.array(graph.leaders, np.int64),
         parameters=parameters,

@@ -52,11 +52,13 @@ def _sites(c: Compiled, raw: Raw, scale: float) -> np.ndarray:
     """(sites, 5) int64: the fields of AccessCounts."""
     result = np.zeros((len(c.program.sites), 5), np.int64)
     for row, k, site, own in zip(result, c.site_nodes.tolist(), c.program.sites, raw.sites.tolist(), strict=False):
+        if site.index in c.part_sites:
+            continue
         runs, lanes, _ = raw.executions[k].tolist()
         sectors, wavefronts, conflicts, own_runs, own_lanes = own
         if site.index in c.several_sites:
             runs, lanes = own_runs, own_lanes
-        if site.index in c.uniform_sites:  # one address: one sector, one pass (8-byte ones count passes as they run)
+        if site.index in c.uniform_sites:  # one address: one sector, one pass (wider ones count passes as they run)
             sectors = runs if site.kind.startswith("global") else 0
             wavefronts = wavefronts or runs
         row[:] = runs, sectors, wavefronts, conflicts, lanes * site.size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from solcourse.simt import access, lanes, ops
 from solcourse.simt.ir import Instr, leaf_range, member_offset, members, type_size, type_text
 from solcourse.simt.layout import MOST_STRIDE, UNIFORM_SHAPES
+from solcourse.simt.merged import Merged, align_of, is_part
 from solcourse.simt.plan import FRAME
 from solcourse.simt.shadow import WAITING
 from solcourse.simt.values import Values
@@ -33,13 +34,15 @@ class Memory(Values):
         self.plan.written_rows.update(reached if i.op != "load" else ())
         self.plan.atomic_rows.update(reached if i.op not in ("load", "store") else ())
         self.plan.loaded_rows.update(reached if i.op == "load" else ())
-        cell = min(size, i.attr) if i.op in ("load", "store") and isinstance(i.attr, int) else size
+        cell = min(size, align_of(i) or size)
         for k in reached:
             self.plan.cell_bytes[k] = min(self.plan.cell_bytes.get(k, cell), cell)
         if space == SEVERAL:
             return self._several(i, t, size, array)
         site = len(self.plan.sites)
-        self.plan.sites.append((i, self.node, space, i.op, size, array))
+        self.plan.sites.append((i, self.node, space, i.op, _span(i, size), array))
+        if is_part(i):
+            self.plan.part_sites.add(site)
         if i.op == "load" and not self.is_vector(i):
             return self._scalar_load(i, t, size, space, row, site)
         p = self.value(pointer, True, "ptr")
@@ -132,16 +135,16 @@ class Memory(Values):
         """What the access is to its shadow; 0 in other builds, and where there is none."""
         if not self.checks or space not in ("global", "shared"):
             return 0
-        align = i.attr if i.op in ("load", "store") and isinstance(i.attr, int) else None
-        return access.what(size, i.op, align, WAITING if id(i) in self.looks else 0)
+        return access.what(size, i.op, align_of(i), WAITING if id(i) in self.looks else 0)
 
     def _scalar_load(self, i: Instr, t: str, size: int, space: str, row: int | None, site: int) -> str:
         pointer = i.args[0]
         self.plan.uniform_sites.add(site)
         checked = self._checked(i, size, space)
-        name = f"uload.{t}.{space}{f'.{checked}' if checked else ''}"
+        span, counters = _span(i, size), self.counters and not is_part(i)
+        name = f"uload.{t}.{space}{f'.{checked}' if checked else ''}{_suffix(i)}"
         if name not in self.helpers:
-            self.helpers[name] = access.uniform_load_function(name, t, size, space, self.counters, self.attrs, checked)
+            self.helpers[name] = access.uniform_load_function(name, t, size, space, counters, self.attrs, checked, span)
         p = self.value(pointer, False, "ptr")
         shapes = 1 + UNIFORM_SHAPES * len(self.plan.uniform_global)
         if space == "global":
@@ -181,18 +184,23 @@ class Memory(Values):
         checked = self._checked(i, size, space)
         if not mixed:
             stride = self.strides.of(i.args[0]) if self.counters and space in ("global", "shared") else None
-            return self._access(i.op, t, size, space, stride=stride if stride and 0 < stride <= MOST_STRIDE else None, checked=checked)
-        name = self._access(i.op, t, size, space, dynamic=True, checked=checked)
+            stride = stride if stride and 0 < stride <= MOST_STRIDE else None
+            return self._access(i.op, t, size, space, stride=stride, checked=checked, merged=i)
+        name = self._access(i.op, t, size, space, dynamic=True, checked=checked, merged=i)
         many = f"mixed.{name}"
         self.helpers["find"] = access.FIND
         self.helpers.setdefault(many, lanes.mixed_function(many, name, i.op, t, self.plan.find_rows))
         return many
 
-    def _access(self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None, checked: int = 0) -> str:
-        """dynamic: the array is not always the same one."""
-        name = f"{op}.{t}.{space}{'.any' * dynamic}{f'.by{stride}' if stride else ''}{f'.{checked}' if checked else ''}"
+    def _access(
+        self, op: str, t: str, size: int, space: str, dynamic: bool = False, stride: int | None = None, checked: int = 0,
+        merged: Instr | None = None,
+    ) -> str:  # fmt: skip
+        """dynamic: the array is not always the same one; merged: the instruction, where it may be part of another."""
+        name = f"{op}.{t}.{space}{'.any' * dynamic}{f'.by{stride}' if stride else ''}{f'.{checked}' if checked else ''}{_suffix(merged)}"
         if name not in self.helpers:
-            self.helpers[name] = access.access_function(name, op, t, size, space, dynamic, stride, self.counters, self.attrs, checked)
+            counters, span = self.counters and not (merged and is_part(merged)), _span(merged, size)
+            self.helpers[name] = access.access_function(name, op, t, size, space, dynamic, stride, counters, self.attrs, checked, span)
             self.declared[f"gather.{t}"] = access.gather_declarations(t)
             self.helpers.setdefault(f"general.{t}", access.general_functions(t, size))
         return name
@@ -211,3 +219,12 @@ class Memory(Values):
         cont = self.fresh("ok")
         self.line(f"br i1 {ok}, label %{cont}, label %fail, !prof !1")
         self.label(cont)
+
+
+def _span(i: Instr | None, size: int) -> int:
+    """The bytes per lane that an access is counted as."""
+    return i.attr.bytes or size if i and isinstance(i.attr, Merged) else size
+
+
+def _suffix(i: Instr | None) -> str:
+    return f".{i.attr.bytes or 'part'}" if i and isinstance(i.attr, Merged) else ""

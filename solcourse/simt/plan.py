@@ -29,6 +29,7 @@ class Plan:
     uniform_sites: set[int] = field(default_factory=set)
     uniform_global: list[int] = field(default_factory=list)  # those of global memory: their shapes come first in the Trace's
     several_sites: set[int] = field(default_factory=set)  # of accesses that may go to more than one memory space
+    part_sites: set[int] = field(default_factory=set)  # counted by a neighbour: merged.py
     shared_bytes: int = 0
     has_barriers: bool = False
     find_rows: int = 0
