@@ -61,10 +61,13 @@ def _log(low: float, high: float, start: float, end: float) -> Scale:
     return lambda value: start + (end - start) * math.log(value / low) / math.log(high / low)
 
 
-def _time_ticks(low: float, high: float) -> list[float]:
-    """Round times between the limits, closer together where they would be fewer than four."""
+def _time_ticks(low: float, high: float, least: int) -> list[float]:
+    """Round times between the limits, closer together where they would be fewer than `least`."""
     ticks = log_ticks(low, high)
-    return ticks if len(ticks) > 3 else log_ticks(low, high, (10, 12, 15, 20, 25, 30, 40, 50, 60, 80))
+    if len(ticks) >= least:
+        return ticks
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [t for n in decades for m in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8) if low <= (t := m * 10.0**n) <= high]
 
 
 # ------------------------------------------------------------------------------------------------------- on every device
@@ -75,10 +78,9 @@ def devices(shown: AllDevices) -> str:
     ends = [*lights, *(t for r in shown for t in r.interval_s)] or [1e-6, 1e-5]
     low, high = min(ends) / 1.1, max(ends) * 1.1
     x = _log(low, high, left, right)
-    count = len(shown.reports) + len(shown.unfit)
-    bottom = top + row * count
-    ticks = _spaced(_time_ticks(low, high), x, 52)
-    grid = "".join(f"M{svg.num(x(t))} {top - 4}V{bottom}" for t in ticks)
+    bottom = top + row * (len(shown.reports) + len(shown.unfit))
+    ticks = _spaced(_time_ticks(low, high, 2), x, 52)
+    grid = "".join(f"M{svg.num(x(t))} {top - 4}V{top + row * len(shown.reports)}" for t in ticks)
     head = [svg.text(x(t), top - 9, round_rate(units.seconds(t)), anchor="middle") for t in ticks]
     head += [svg.text(at, top - 9, name, anchor="end") for at, name in ((500, "time"), (570, "SOL score"))]
     rows: list[str] = []
@@ -158,30 +160,32 @@ def sensitivity(shown: Sensitivity) -> str:
     """
     report, sweeps = shown.report, [sweep for sweep in shown.sweeps if sweep.matters]
     idle = [sweep.resource.words for sweep in shown.sweeps if not sweep.matters]
+    ends = [sweep.resource.words for sweep in sweeps if sweep.points[0].time_s is None]
     width, left, right, top, bottom = 700, 140, 610, 36, 326
     times = [p.time_s for sweep in sweeps for p in sweep.points if p.time_s is not None] or [report.time_s]
     low, high = min(times) / 1.06, max(times) * 1.06
     x, y = _log(0.25, 4.0, left, right), _log(low, high, bottom, top)
     factors = ((0.25, "a quarter"), (0.5, "half"), (1.0, "as it is"), (2.0, "double"), (4.0, "4 times"))
     grid = "".join(f"M{svg.num(x(f))} {bottom}V{top}" for f, _ in factors)
-    ticks = _spaced(list(reversed(_time_ticks(low, high))), y, 16)
+    ticks = _spaced(list(reversed(_time_ticks(low, high, 4))), y, 16)
     grid += "".join(f"M{left} {svg.num(y(t))}H{right}" for t in ticks)
     labels = [svg.text(x(f), bottom + 16, name, anchor="middle") for f, name in factors]
     labels += [svg.text(right + 8, y(t) + 4, round_rate(units.seconds(t))) for t in ticks]
     title = f"{svg.shorten(report.kernel, 36)} on {report.device.name}: predicted time with more or less of one resource"
     foot = f"Ring: another bound takes over. As it is: {units.seconds(report.time_s)}, {bound_words(report.bound)} wins."
+    notes = [foot, f"Cross: no block fits with less {' or '.join(ends)}." if ends else "", f"No effect: {', '.join(idle)}." if idle else ""]
+    notes = [svg.shorten(note, 92) for note in notes if note]
     children = [
         svg.text(12, 16, title, font_weight="bold"),
         svg.path(grid, stroke=svg.INK, opacity=0.15),
         svg.line(x(1), top, x(1), bottom, opacity=0.6),
         svg.group(labels, font_size=11, opacity=0.75),
         *_curves(sweeps, x, y),
-        svg.text(left, bottom + 36, foot, size=11),
-        svg.text(left, bottom + 52, svg.shorten(f"No effect: {', '.join(idle)}.", 92), size=11) if idle else "",
+        *(svg.text(left, bottom + 36 + 16 * n, note, size=11) for n, note in enumerate(notes)),
     ]
     said = "; ".join(_sweep_said(sweep) for sweep in sweeps)
     label = f"{title}. {foot} {said}{'. No effect: ' + ', '.join(idle) if idle else ''}"
-    return svg.document(width, bottom + (60 if idle else 44), label, _named(title, children))
+    return svg.document(width, bottom + 28 + 16 * len(notes), label, _named(title, children))
 
 
 def _curves(sweeps: Sequence[Sweep], x: Scale, y: Scale) -> list[str]:
@@ -199,7 +203,10 @@ def _curves(sweeps: Sequence[Sweep], x: Scale, y: Scale) -> list[str]:
             if move is not None:
                 height = _between(points, x(min(max(move.factor, 0.25), 4.0)))
                 parts.append(svg.circle(x(min(max(move.factor, 0.25), 4.0)), height, 4, "none", stroke=color, stroke_width=2))
-        parts.append(svg.polyline([(126, place), (133, place), (points[0][0], at)], color, stroke_width=1, opacity=0.7))
+        parts.append(svg.polyline([(126, place), (133, place), (x(0.25), at)], color, stroke_width=1, opacity=0.7))
+        if points[0][0] > x(0.25) + 1:
+            left, top = points[0][0] - 4, at - 4
+            parts.append(svg.path(f"M{svg.num(left)} {svg.num(top)}l8 8m0-8l-8 8", stroke=color, stroke_width=2))
         words.append(svg.text(123, place + 4, sweep.resource.words, anchor="end"))
     return [*parts, svg.group(words, font_size=11)]
 

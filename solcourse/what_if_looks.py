@@ -63,6 +63,14 @@ def _device_notes(shown: AllDevices) -> list[str]:
     return said + _sampled(source)
 
 
+def _unfit(shown: AllDevices) -> list[str]:
+    """Where it cannot run, reason by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for missing in shown.unfit:
+        by_reason.setdefault(missing.reason, []).append(missing.device.name)
+    return [f"Cannot run on {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+
+
 def _counts(report: Report) -> str:
     return "counts" if report.sampled_blocks is None else f"counts of {report.sampled_blocks:,} blocks"
 
@@ -153,7 +161,7 @@ def _scales(shown: Sensitivity) -> list[str]:
 
 def _base(shown: Sensitivity) -> str:
     report = shown.report
-    return f"now {interval(report)}, {bound_words(report.bound)} wins; all times are predicted, each with an interval as wide"
+    return f"Now {interval(report)}, {bound_words(report.bound)} wins; all times are predicted, each with an interval as wide"
 
 
 # ---------------------------------------------------------------------------------------------------------------- text
@@ -169,10 +177,8 @@ def devices_text(shown: AllDevices) -> str:
     """The comparison as text, at most a little over 110 columns."""
     out = [f"{shown.source.kernel} on {len(shown)} GPUs, fastest first: {_title(shown.source)}", ""]
     out += _columns(DEVICES, device_rows(shown), (0, 3, 7)) if shown.reports else ["  It can run on none of them."]
-    for missing in shown.unfit:
-        out += report_text._wrapped(f"cannot run on {missing.device.name}: {missing.reason}", "  ")
     out.append("")
-    for said in _device_notes(shown):
+    for said in [*_unfit(shown), *_device_notes(shown)]:
         out += report_text._wrapped(said, "  ")
     return "\n".join(out)
 
@@ -209,8 +215,7 @@ def devices_html(shown: AllDevices) -> str:
     source = shown.source
     head = f"<div><strong>{escape(source.kernel)}</strong> on {len(shown)} GPUs: {escape(_title(source))}</div>"
     table = _table(DEVICES, device_rows(shown), (0, 3, 7), "Predicted time by GPU, fastest first") if shown.reports else ""
-    unfit = report_html._list(f"Cannot run on {missing.device.name}: {missing.reason}" for missing in shown.unfit)
-    return _wrap([head, what_if_figures.devices(shown), table, unfit, report_html._list(_device_notes(shown))])
+    return _wrap([head, what_if_figures.devices(shown), table, report_html._list([*_unfit(shown), *_device_notes(shown)])])
 
 
 def sensitivity_html(shown: Sensitivity) -> str:
