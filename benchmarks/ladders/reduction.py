@@ -68,12 +68,12 @@ def reduce_sequential(x, partial):
     t, size = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     held[t] = x[uint32(uint32(cuda.blockIdx.x) * size + t)]
     cuda.syncthreads()
-    step = size >> U1
+    step = uint32(size >> U1)
     while step > U0:
         if t < step:
             held[t] += held[uint32(t + step)]
         cuda.syncthreads()
-        step >>= U1
+        step = uint32(step >> U1)
     if t == U0:
         partial[cuda.blockIdx.x] = held[t]
 
@@ -85,12 +85,12 @@ def reduce_first_add(x, partial):
     i = uint32(uint32(cuda.blockIdx.x) * size * U2 + t)
     held[t] = x[i] + x[uint32(i + size)]
     cuda.syncthreads()
-    step = size >> U1
+    step = uint32(size >> U1)
     while step > U0:
         if t < step:
             held[t] += held[uint32(t + step)]
         cuda.syncthreads()
-        step >>= U1
+        step = uint32(step >> U1)
     if t == U0:
         partial[cuda.blockIdx.x] = held[t]
 
@@ -118,12 +118,12 @@ def reduce_last_warp(x, partial):
     i = uint32(uint32(cuda.blockIdx.x) * size * U2 + t)
     held[t] = x[i] + x[uint32(i + size)]
     cuda.syncthreads()
-    step = size >> U1
+    step = uint32(size >> U1)
     while step > U32:
         if t < step:
             held[t] += held[uint32(t + step)]
         cuda.syncthreads()
-        step >>= U1
+        step = uint32(step >> U1)
     if t < U32:
         last_warp(held, t)
     if t == U0:
