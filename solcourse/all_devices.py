@@ -7,7 +7,9 @@ Nothing is executed: what the kernel did is in the report's engine run, and only
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,13 +94,26 @@ def on_all(report: Report, names: Iterable[str | Device] | None = None) -> AllDe
 
     Raises SolcourseError for a report without an engine run; UnknownName.
     """
-    asked = devices() if names is None else dict.fromkeys(find_device(name) for name in names)
-    made, unfit = [], []
-    for gpu in asked:
+    asked = devices() if names is None else tuple(dict.fromkeys(find_device(name) for name in names))
+
+    def on_one(gpu: Device) -> Report | Unfit:
+        kept = report.origin == "predicted" and report.device == gpu and report.run is not None
         try:
-            kept = report.origin == "predicted" and report.device == gpu and report.run is not None
-            made.append(report if kept else report.on(gpu))
+            return report if kept else report.on(gpu)
         except (LaunchError, WorkError) as error:
-            unfit.append(Unfit(gpu, str(error).removeprefix(f"This block cannot run on {gpu.name}: ")))
+            return Unfit(gpu, str(error).removeprefix(f"This block cannot run on {gpu.name}: "))
+
+    found = together(on_one, asked)
+    made = [one for one in found if not isinstance(one, Unfit)]
+    unfit = [one for one in found if isinstance(one, Unfit)]
     made.sort(key=lambda one: (one.time_s, one.device.name))
     return AllDevices(report, tuple(made), tuple(sorted(unfit, key=lambda one: one.device.name)))
+
+
+def together(answer: Callable[[Any], Any], questions: Sequence[Any]) -> list[Any]:
+    """The answers in order. They are found side by side: replaying the caches, most of the work, holds no lock."""
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(answer, questions))
+    except RuntimeError:  # at the end of a program, when its profile is made, no thread can be started any more
+        return [answer(question) for question in questions]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from solcourse import model
+from solcourse.all_devices import together
 from solcourse.errors import LaunchError, SolcourseError
 from solcourse.hardware import Device
 from solcourse.occupancy import Occupancy
@@ -239,5 +240,5 @@ def sensitivity(report: Report) -> Sensitivity:
         raise SolcourseError("This report was measured without an engine run: profile the kernel to see what its time depends on.")
     base = report if report.origin == "predicted" else report.on(report.device)
     asked = _Asked(base)
-    sweeps = [asked.sweep(resource) for resource in RESOURCES]
+    sweeps = together(asked.sweep, RESOURCES)
     return Sensitivity(base, tuple(sorted(sweeps, key=lambda sweep: round(sweep.elasticity, 6))))

@@ -73,7 +73,7 @@ def _time_ticks(low: float, high: float, least: int) -> list[float]:
 # ------------------------------------------------------------------------------------------------------- on every device
 def devices(shown: AllDevices) -> str:
     """A row per GPU, fastest first: the time with its interval on a logarithmic axis, the winning bound's mark, T_SOL as a green bar."""
-    width, left, right, row, top = 700, 168, 430, 18, 58
+    width, left, right, row, top = 720, 168, 430, 18, 58
     lights = [r.sol_time_s for r in shown if r.sol_time_s]
     ends = [*lights, *(t for r in shown for t in r.interval_s)] or [1e-6, 1e-5]
     low, high = min(ends) / 1.1, max(ends) * 1.1
@@ -125,7 +125,7 @@ def _device_row(report: Report, y: float, x: Scale, marked: bool) -> list[str]:
         _mark(x(report.time_s), y, family(report.bound)),
         svg.text(500, y + 4, units.seconds(report.time_s), anchor="end", font_weight=bold),
         svg.text(570, y + 4, units.score(report.sol_score), anchor="end", font_weight=bold),
-        svg.text(586, y + 4, bound_words(report.bound), font_weight=bold),
+        svg.text(586, y + 4, bound_words(report.bound)),
     ]
 
 
