@@ -58,7 +58,7 @@ def ptxas_registers(dispatcher: Any, args: tuple, cc: str) -> tuple[int, int]:
     """(registers per thread, bytes of spill stores and loads) of NVVM and nvJitLink for one compute capability."""
     kernel = frontend.compile_kernel(dispatcher, frontend.argument_types(dispatcher, args))
     ptx = toolchain.nvvm_ptx(kernel.source, kernel.name, cc)
-    return toolchain.usage(toolchain.cubin(ptx, cc, kernel.options.get("max_registers"))[1])
+    return toolchain.ptxas_usage(ptx, cc, kernel.options.get("max_registers"))
 
 
 def rows(keys_only: bool) -> list[dict[str, Any]]:

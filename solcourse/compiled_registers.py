@@ -52,8 +52,7 @@ def _ask(program: Program, cc: str) -> Usage | str:
     assert program.source is not None
     try:
         ptx = toolchain.nvvm_ptx(program.source, program.kernel, cc)
-        _, log = toolchain.cubin(ptx, cc, program.source.options.get("max_registers"))
-        return Usage(*toolchain.usage(log))
+        return Usage(*toolchain.ptxas_usage(ptx, cc, program.source.options.get("max_registers")))
     except ToolTrouble as trouble:
         return str(trouble)
 

@@ -144,6 +144,8 @@ def nvvm_ptx(source: Source, name: str, cc: str) -> str:
 
     if not installed():
         raise ToolTrouble("NVIDIA's compiler is not installed")
+    if source.options.get("debug"):
+        raise ToolTrouble("the kernel was made with debug=True, which NVVM compiles in a way of its own")
     options: dict[str, Any] = {"arch": f"compute_{arch(cc)}", "opt": 3 if source.options.get("opt", True) else 0}
     options["fastmath"] = bool(source.options.get("fastmath", False))
     with LOCK, warnings.catch_warnings():
@@ -158,12 +160,19 @@ def nvvm_ptx(source: Source, name: str, cc: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------- llvmlite's NVPTX
+# LLVM itself takes its oldest for one that it does not know, and says so on the process's own standard error only
+LLVM_CCS = (
+    "3.5", "3.7", "5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.1", "10.3",
+    "12.0", "12.1",
+)  # fmt: skip
 _SREG = re.compile(r"\bsimt\.sreg\.")
 _FUSED = re.compile(r"= (fmul|fadd|fsub) (?!.*\bcontract\b)(?=[^\n]*(?:float|double|half))")
 
 
 def llvm_ptx(ir: str, entry: str, name: str, cc: str) -> str:
     """PTX as LLVM makes it of the engine's optimised IR. Functions of NVIDIA's library are calls in it. Raises ToolTrouble."""
+    if cc not in LLVM_CCS:
+        raise ToolTrouble(f"LLVM does not know compute capability {cc}")
     import llvmlite.binding as llvm
 
     from solcourse.simt.optimise import initialise
@@ -183,8 +192,8 @@ def llvm_ptx(ir: str, entry: str, name: str, cc: str) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------- machine code and SASS
-def cubin(ptx: str, cc: str, max_registers: int | None = None, *, line_info: bool = False) -> tuple[bytes, str]:
-    """(machine code, what ptxas says of registers and spills), by nvJitLink. Raises ToolTrouble."""
+def _link(ptx: str, cc: str, max_registers: int | None, line_info: bool) -> tuple[Any, str, str]:
+    """(machine code or None, ptxas's log, why there is no machine code) of nvJitLink. Raises ToolTrouble where it cannot be asked."""
     try:
         core = importlib.import_module("cuda.core")
         options = core.LinkerOptions(
@@ -195,10 +204,33 @@ def cubin(ptx: str, cc: str, max_registers: int | None = None, *, line_info: boo
             libs = importlib.import_module("numba.cuda.cudadrv.libs")
             parts.append(core.ObjectCode.from_library(libs.get_cudalib("cudadevrt", static=True)))
         linker = core.Linker(*parts, options=options)
-        made = linker.link("cubin")
-        return bytes(made.code), linker.get_info_log()
-    except Exception as error:  # as above
+        try:
+            made, why = bytes(linker.link("cubin").code), ""
+        except Exception as error:
+            made, why = None, f"nvJitLink failed: {_first_line(error)}"
+        return made, linker.get_info_log() or "", why
+    except Exception as error:  # a library that cannot be loaded, or that does not know this cc or these options
         raise ToolTrouble(f"nvJitLink failed: {_first_line(error)}") from error
+
+
+def cubin(ptx: str, cc: str, max_registers: int | None = None, *, line_info: bool = False) -> tuple[bytes, str]:
+    """(machine code, what ptxas says of registers and spills). Raises ToolTrouble."""
+    made, log, why = _link(ptx, cc, max_registers, line_info)
+    if made is None:
+        raise ToolTrouble(why)
+    return made, log
+
+
+def ptxas_usage(ptx: str, cc: str, max_registers: int | None = None) -> tuple[int, int]:
+    """(registers per thread, bytes of spill stores and loads per thread). Raises ToolTrouble.
+
+    Functions that numba-cuda adds at the launch only (float16's operators, reshape) do not matter here: the kernel itself is compiled
+    before it is linked with them.
+    """
+    _, log, why = _link(ptx, cc, max_registers, False)
+    if why and "Undefined reference" not in why:
+        raise ToolTrouble(why)
+    return usage(log)
 
 
 def usage(log: str) -> tuple[int, int]:
