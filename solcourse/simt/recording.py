@@ -42,6 +42,12 @@ class RecordedTrace(Trace):
     def _made(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return _assemble(self._parts)
 
+    def head(self, words: int, blocks: int) -> Trace:
+        """Its first blocks, as many as `words` words hold, but `blocks` at least: what it costs to put together goes with the words."""
+        if "_made" in self.__dict__:
+            return self
+        return Trace(*_assemble(self._parts, words, blocks))
+
     @property
     def blocks(self) -> np.ndarray:  # type: ignore[override]
         return self._made[0]
@@ -58,10 +64,10 @@ class RecordedTrace(Trace):
         return Trace, (self.blocks, self.offsets, self.words)
 
 
-def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _assemble(parts: list[_Part], wanted: int = TRACE_WORDS, fewest: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The longest run of traced blocks, from the first, that fits the bound: the same whatever thread ran which block.
 
-    A first block that does not fit by itself is cut at its last whole request."""
+    wanted: stop at so many words, but not before `fewest` blocks. A first block that does not fit by itself is cut at its last whole request."""
     notes = np.concatenate([np.column_stack((p.notes, expanded_words(p.notes, p.shapes), np.full(len(p.notes), k)))
                             for k, p in enumerate(parts)])  # fmt: skip
     if len(parts) > 1:
@@ -72,6 +78,7 @@ def _assemble(parts: list[_Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     notes = notes[: gaps[0] + 1] if len(gaps) else notes
     ends = np.cumsum(notes[:, 3])
     n = int(np.searchsorted(ends, TRACE_WORDS, side="right"))
+    n = min(n, max(fewest, int(np.searchsorted(ends, wanted, side="right"))))
     notes, ends = (notes[:1], np.array([TRACE_WORDS])) if n == 0 else (notes[:n], ends[:n])  # that one is cut
     words = np.empty(int(ends[-1]) + CHUNK, np.uint64)
     at, end = words.ctypes.data, words.ctypes.data + 8 * int(ends[-1])

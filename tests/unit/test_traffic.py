@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from handmade_runs import LANE, copy_run, load, make_run, op, program, store
 
-from solcourse import cachesim
+from solcourse import cache_trace, cachesim
 from solcourse.errors import UnknownName, WorkError
 from solcourse.hardware import device
 from solcourse.occupancy import occupancy
@@ -172,8 +172,15 @@ def two_warps(waits):
 
 
 def test_a_warp_runs_to_its_first_stall():
-    assert moved(two_warps(waits=False), l1_bytes=128).l1_hit_rate == 0.5  # both requests before the other warp's turn
-    assert moved(two_warps(waits=True), l1_bytes=128).l1_hit_rate == 0  # it waits after the first: the line is gone
+    assert moved(two_warps(waits=False)).levels_by_site[1] == (0.0, 0.0, 1.0)  # both requests at once: the data is on its way
+    assert moved(two_warps(waits=True)).levels_by_site[1] == (1.0, 0.0, 0.0)  # it waits after the first: the data is there
+
+
+def test_a_line_takes_its_place_in_l1_when_its_data_arrives():
+    """L1 holds one line. What the other warp has asked for pushes nothing out as long as it is under way."""
+    assert moved(two_warps(waits=True), l1_bytes=128).l1_hit_by_site == (0.0, 1.0)
+    late = [(0, line(0)), (1, line(1)), (0, line(0))]  # one warp: line 1 arrives, line 0 leaves
+    assert moved(one_warp(late, (LOAD, LOAD)), l1_bytes=128).l1_hit_rate == 0
 
 
 def test_a_hit_on_a_sector_under_way_waits_for_it():
@@ -331,9 +338,10 @@ def test_importing_traffic_and_model_does_not_load_numba():
 
 def test_warming_up_compiles_everything_that_a_replay_needs():
     warm_up()
-    known = [len(f.signatures) for f in (cachesim._index, cachesim._scatter, cachesim._replay)]
-    moved(copy_run(4, stride=3))
-    assert [len(f.signatures) for f in (cachesim._index, cachesim._scatter, cachesim._replay)] == known
+    compiled = (cache_trace._count, cache_trace._index, cachesim._replay)
+    known = [len(f.signatures) for f in compiled]
+    moved(sweep(8, 2))
+    assert [len(f.signatures) for f in compiled] == known == [1, 1, 1]
 
 
 def test_compiling_works_where_no_folder_can_be_written(monkeypatch):
@@ -345,6 +353,6 @@ def test_compiling_works_where_no_folder_can_be_written(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(cachesim, "njit", no_cache)
-    assert cachesim._compiled(len) is len
+    monkeypatch.setattr(cache_trace, "njit", no_cache)
+    assert cache_trace.compiled(len) is len
     assert calls == [True, False]
