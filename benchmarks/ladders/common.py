@@ -38,9 +38,9 @@ SAMPLE = 64  # blocks run of a large launch
 GPUS = {
     "Tesla V100": "Tesla V100-SXM2-16GB",
     "V100-SXM2-16GB": "Tesla V100-SXM2-16GB",
-    "V100 (16 GB; variant not stated)": "Tesla V100-PCIe-16GB",
-    "V100-PCIe-16GB": "Tesla V100-PCIe-16GB",
-    "P100-PCIE-16GB": "Tesla P100-PCIe-16GB",
+    "V100 (16 GB; variant not stated)": "Tesla V100-PCIE-16GB",
+    "V100-PCIe-16GB": "Tesla V100-PCIE-16GB",
+    "P100-PCIE-16GB": "Tesla P100-PCIE-16GB",
     "A100": "A100-SXM4-80GB",
     "A100 80GB": "A100-SXM4-80GB",
     "A100 40GB": "A100-SXM4-40GB",
@@ -53,6 +53,8 @@ GPUS = {
     "T4 (colab gpuType in notebook metadata)": "Tesla T4",
     "L4": "L4",
     "GTX 1650 SUPER (second run)": "GeForce GTX 1650 SUPER",
+    "P100-PCIE-16GB (second run)": "Tesla P100-PCIE-16GB",
+    "GTX 1050 Ti (112.1 GB/s)": "GeForce GTX 1050 Ti",
     "RTX 3050 (4GB)": "GeForce RTX 3050 Laptop GPU",  # by its 192 GB/s
 }
 
@@ -83,6 +85,8 @@ class Entry:
     kernel, size, block, dtype  how to find the row: the beginning of its kernel column, and its other columns where given
     launches  one, or those that the source timed together
     body      whether the source's figure leaves the start-up of a launch out
+    metric    the beginning of the row's metric, where a kernel has several
+    clock_mhz the clock that the source saw, where it was not the boost clock
     """
 
     ladder: str
@@ -94,6 +98,8 @@ class Entry:
     block: str = ""
     dtype: str = ""
     body: bool = False
+    metric: str = ""
+    clock_mhz: float = 0.0
 
     @cached_property
     def row(self) -> dict[str, str]:
@@ -111,6 +117,7 @@ class Entry:
             and self.size in ("", row["size"])
             and self.block in ("", row["block"])
             and self.dtype in ("", row["dtype"])
+            and row["metric"].startswith(self.metric)
         )
 
     @property
@@ -229,6 +236,8 @@ def _predicted(launch: Launch, gpu: Device) -> tuple[Prediction, float]:
 def predicted(entry: Entry) -> Result:
     """Raises what the engine or the device says against a launch."""
     gpu = gpu_of(entry.gpu)
+    if entry.clock_mhz:
+        gpu = replace(gpu, boost_mhz=entry.clock_mhz)
     made = [_predicted(launch, gpu) for launch in entry.launches]
     light = sum(s for _, s in made)
     start = sum(p.time_s - p.body_s for p, _ in made) if entry.body else 0.0
@@ -244,11 +253,11 @@ def predicted(entry: Entry) -> Result:
 
 
 def left_out(modules: Sequence[Any]) -> Iterator[tuple[dict[str, str], str]]:
-    """(row, reason) of every row that a module names in LEFT_OUT: {(ladder, beginning of kernel or of GPU): reason}."""
+    """(row, reason) of every row that a module names in LEFT_OUT: {(ladder, beginning of kernel, of GPU or of metric): reason}."""
     for module in modules:
         for (ladder, begins), reason in getattr(module, "LEFT_OUT", {}).items():
             for row in rows():
-                if row["ladder"] == ladder and (row["kernel"].startswith(begins) or row["gpu"].startswith(begins)):
+                if row["ladder"] == ladder and any(row[column].startswith(begins) for column in ("kernel", "gpu", "metric")):
                     yield row, reason
 
 
