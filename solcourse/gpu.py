@@ -59,7 +59,7 @@ def facts(cuda: Any) -> GpuFacts:
         except Exception:  # each front end and driver has its own error for what it does not know
             return None
 
-    clock, memory = ask("CLOCK_RATE"), ask("MEMORY_CLOCK_RATE")  # kHz
+    clock, transfers = ask("CLOCK_RATE"), ask("MEMORY_CLOCK_RATE")  # kHz
     return GpuFacts(
         name=gpu.name.decode() if isinstance(gpu.name, bytes) else str(gpu.name),
         cc="{}.{}".format(*gpu.compute_capability),
@@ -67,9 +67,18 @@ def facts(cuda: Any) -> GpuFacts:
         boost_mhz=clock / 1e3 if clock else None,
         l2_bytes=ask("L2_CACHE_SIZE") or 0,
         bus_bits=ask("GLOBAL_MEMORY_BUS_WIDTH"),
-        memory_mhz=memory / 1e3 if memory else None,
-        memory_bytes=int(cuda.current_context().get_memory_info().total),
+        memory_mhz=transfers / 1e3 if transfers else None,
+        memory_bytes=memory(cuda)[1],
     )
+
+
+def memory(cuda: Any) -> tuple[int | None, int | None]:
+    """(free, total) bytes of device memory; (None, None) where its manager, a pool, does not tell."""
+    try:
+        found = cuda.current_context().get_memory_info()
+    except NotImplementedError:
+        return None, None
+    return int(found.free), int(found.total)
 
 
 def gpu_name() -> str:

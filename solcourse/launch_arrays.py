@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from solcourse.gpu import memory
+
 POISON = 0xA5  # every byte of an array that the kernel is to write; no usual number is made of these
 MOST_COPIES_BYTES = 1 << 30  # of device memory, for the copies of all arrays together
 FREE_PART = 0.8  # of the free device memory may be taken
@@ -87,7 +89,9 @@ class LaunchArrays:
         Without room for one of them the originals themselves are taken, and the template stays on the host.
         """
         template = {i: self.template(before, i) for i in range(len(before))}
-        needed, room = self.nbytes, FREE_PART * self._cuda.current_context().get_memory_info().free
+        free = memory(self._cuda)[0]
+        needed = self.nbytes
+        room = FREE_PART * free if free is not None else 2 * needed  # unknown: one copy, and an error where it does not fit
         if room < 2 * needed:
             return Copies([self.original], [self._own], dict(template), borrowed=True)
         count = max(1, min(most, int(min(MOST_COPIES_BYTES, room - needed) // max(needed, 1))))

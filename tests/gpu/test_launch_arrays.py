@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +99,17 @@ def test_without_room_the_arrays_themselves_are_taken(make_gpu):
     x.copy_to_device(np.zeros(1000, np.uint8))
     copies.set_back(0)
     assert x.copy_to_host()[7] == 7
+
+
+def test_where_free_memory_is_unknown_one_copy_is_taken(make_gpu):
+    gpu = make_gpu()
+
+    def pool():
+        raise NotImplementedError
+
+    gpu.current_context = lambda: SimpleNamespace(get_memory_info=pool)
+    _, copies = copies_of(gpu, (np.zeros(1000),), ("x",))
+    assert (len(copies), copies.borrowed) == (1, False)
 
 
 def test_host_arrays_get_results_back_as_numba_gives_them(make_gpu):
