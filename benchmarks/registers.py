@@ -96,7 +96,7 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 def fit() -> None:
     """registers = offset + slope x min(live, knee) + rest x above the knee, by least squares of the relative error; every kernel is
-    also predicted by a fit without it."""
+    also predicted by a fit without it, in whatever type."""
     by_key = {(row["kernel"], row["access"]): row["registers"] for row in table()}
     seen: dict[tuple[str, str], int] = {}
     for _, dispatcher, args, launch in kernels():
@@ -104,14 +104,15 @@ def fit() -> None:
         if (kernel, access) in by_key:
             seen[kernel, access] = run.registers_live
     live = np.array(list(seen.values()), float)
+    names = np.array([kernel for kernel, _ in seen])
     terms = np.stack([np.ones_like(live), np.minimum(live, KNEE), np.maximum(0, live - KNEE)], axis=1)
     for cc in TABLE_CCS:
         real = np.array([by_key[key][cc] for key in seen], float)
         line = np.linalg.lstsq(terms / real[:, None], np.ones_like(real), rcond=None)[0]
         errors = []
         for i in range(len(real)):
-            others = np.arange(len(real)) != i
-            without = np.linalg.lstsq(terms[others] / real[others, None], np.ones(len(real) - 1), rcond=None)[0]
+            others = names != names[i]
+            without = np.linalg.lstsq(terms[others] / real[others, None], np.ones(others.sum()), rcond=None)[0]
             errors.append(abs(terms[i] @ without - real[i]) / real[i])
         shown = ", ".join(f"{x:.2f}" for x in line)
         print(f"cc {cc}: offset, slope, rest = {shown}; left-one-out mean error {100 * np.mean(errors):.0f} %, {len(real)} kernels")
