@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 WARM_UPS = 10
 REPEATS = 50
 FLUSH_FACTOR = 2  # bytes written before a cold repeat, in L2 sizes
+UNKNOWN_L2_BYTES = 128 << 20  # where the driver does not tell its size: as large as any
 LOOKS = 10  # at the clock, while the repeats run
 # what makes a time doubtful
 EVENT_FLOOR_S = 10e-6  # kernels shorter than this: the events themselves add 6-10 µs
+FEWEST = 6  # repeats: 2 x 0.5^6 = 3 % of all sixes lie on one side of the median
 UNCERTAIN = 0.1  # width of the interval / median
 FELL = 0.05  # of the clock
 DRIFT = 0.03  # between the first and the last third of the repeats
@@ -91,6 +93,8 @@ def _time_doubts(timer: str, times_s: Sequence[float]) -> Iterable[str]:
         yield (
             f"below {EVENT_FLOOR_S * 1e6:.0f} µs the events themselves weigh 6-10 µs: install cupti-python, or time more work per launch"
         )
+    if len(times_s) < FEWEST:
+        yield f"{len(times_s)} repeats are too few for 95 % confidence: the interval is all there is, shortest to longest"
     if high - low > UNCERTAIN * median:
         yield f"the median is uncertain by more than {100 * UNCERTAIN:.0f} %: another program, or a changing clock"
     third = len(times_s) // 3
@@ -177,6 +181,6 @@ def _nothing() -> None: ...
 
 def _flusher(cuda: Any) -> Callable[[], None]:
     """Writes FLUSH_FACTOR x L2 bytes: what was cached is gone."""
-    words = FLUSH_FACTOR * cuda.get_current_device().L2_CACHE_SIZE // 4
+    words = FLUSH_FACTOR * (gpu.facts(cuda).l2_bytes or UNKNOWN_L2_BYTES) // 4
     scratch, zeros = cuda.device_array(words, np.int32), cuda.to_device(np.zeros(words, np.int32))
     return lambda: scratch.copy_to_device(zeros)

@@ -62,6 +62,11 @@ def test_a_wide_interval_is_said():
     assert "uncertain" in doubts(np.tile(np.linspace(1e-3, 2e-3, 10), 5))
 
 
+def test_too_few_repeats_for_an_interval_are_said():
+    assert "5 repeats are too few" in doubts([1e-3] * 5)
+    assert doubts([1e-3] * 6) == ""
+
+
 def test_one_outlier_moves_neither_median_nor_interval_and_several_are_said():
     times = [1e-3] * 49 + [1.0]
     assert (np.median(times), timing.median_interval(times)) == (1e-3, (1e-3, 1e-3))
