@@ -17,7 +17,7 @@ from numba import njit
 LOAD, STORE, ATOMIC, LOCAL_LOAD, LOCAL_STORE = range(5)  # what a site does to the caches
 FEWEST = 4  # blocks: where so many are too long for the window, each is cut short
 SITE_REQUESTS, SITE_SECTORS, SITE_TAGS, SITE_PARTIAL, N_STATIC = range(5)  # columns of Index.by_site
-_SHARERS, _LAST_BLOCK, _SIDES = range(3)  # columns of `by_line`
+_SHARERS, _LAST_BLOCK, _SIDES, _TOUCHES, _LAST_TOUCH, _LOADED, _BY_LINE = range(7)  # columns of `by_line`
 
 
 def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
@@ -96,7 +96,9 @@ class Window(NamedTuple):
     blocks     (whole or cut short); part: of their requests that are in the window
     sharers    (lines,) int32: how many blocks touch each line;  sides (lines,) int32: bit 0 even blocks, bit 1 odd ones
     read       (lines,) uint32: words read before being written;  written: words written, by stores and atomics
-    once       no line is touched by two requests, none of local memory
+    streams    what is loaded is touched once, only stores share lines (and none of it is local memory): no load can hit
+    gap        touches, in the order of the trace, between two of the same line, at most
+    shared     part of all touches that are of lines touched more than once
     """
 
     requests: Index
@@ -107,7 +109,9 @@ class Window(NamedTuple):
     sides: np.ndarray
     read: np.ndarray
     written: np.ndarray
-    once: bool
+    streams: bool
+    gap: int
+    shared: float
 
 
 @compiled
@@ -123,9 +127,9 @@ def _count(offsets, words, blocks, warps, requests):
 
 @compiled
 def _index(offsets, trace, blocks, warps, site_action, start, key, value, index, by_line, read, written):
-    """Fills the index and what is known by line; returns (touches, lines, phases)."""
+    """Fills the index and what is known by line; returns (touches, lines, phases, largest gap)."""
     wrap = len(key) - 1
-    touches, known, phases = 0, 0, 0
+    touches, known, phases, gap = 0, 0, 0, np.int64(0)
     sets = (np.int64(0), np.int64(0), np.int64(0), np.int64(0))
     for b in range(blocks):
         i = offsets[b]
@@ -179,6 +183,11 @@ def _index(offsets, trace, blocks, warps, site_action, start, key, value, index,
                     by_line[d, _LAST_BLOCK] = b
                     by_line[d, _SHARERS] += 1
                 by_line[d, _SIDES] |= np.int32(1 << (b & 1))
+                if by_line[d, _TOUCHES]:
+                    gap = max(gap, touches - by_line[d, _LAST_TOUCH])
+                by_line[d, _TOUCHES] += 1
+                by_line[d, _LAST_TOUCH] = touches
+                by_line[d, _LOADED] |= action != STORE
                 if action != STORE and action != LOCAL_STORE:
                     read[d] |= np.uint32(mask & ~np.int64(written[d]))
                 if action != LOAD and action != LOCAL_LOAD:
@@ -192,7 +201,7 @@ def _index(offsets, trace, blocks, warps, site_action, start, key, value, index,
             index.by_site[site, SITE_TAGS] += tags
             i += n + 1
         index.phase_start[b + 1] = phases
-    return touches, known, phases
+    return touches, known, phases, gap
 
 
 def _extent(offsets: np.ndarray, budget: int) -> tuple[int, float]:
@@ -225,17 +234,20 @@ def window(offsets: np.ndarray, words: np.ndarray, warps: int, site_action: np.n
         site, first, length, tags, phase, np.empty(room, np.int32), np.empty(room, np.uint32), np.empty(room, np.uint8), start,
         np.zeros(max(1, kept), np.int64), np.zeros(blocks + 1, np.int64), np.zeros((len(site_action), N_STATIC), np.int64),
     )  # fmt: skip
-    by_line = np.zeros((room, 3), np.int32)
+    by_line = np.zeros((room, _BY_LINE), np.int32)
     by_line[:, _LAST_BLOCK] = -1
     read, written = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
     key, value = np.full(size, -1, np.int32), np.empty(size, np.int32)
-    touches, lines, phases = _index(
+    touches, lines, phases, gap = _index(
         offsets, words, blocks, warps, site_action, start[:-1].copy(), key, value, index, by_line, read, written
     )  # fmt: skip
     index = index._replace(
         line=index.line[:touches], words=index.words[:touches], sectors=index.sectors[:touches], in_phase=index.in_phase[:phases].copy()
     )
+    by_line = by_line[:lines]
+    often = by_line[by_line[:, _TOUCHES] > 1]
+    streams = not often[:, _LOADED].any() and not _local(index, site_action)
     return Window(
-        index, warps, blocks, part, by_line[:lines, _SHARERS].copy(), by_line[:lines, _SIDES].copy(), read[:lines].copy(),
-        written[:lines].copy(), touches == lines and not _local(index, site_action),
+        index, warps, blocks, part, by_line[:, _SHARERS].copy(), by_line[:, _SIDES].copy(), read[:lines].copy(), written[:lines].copy(),
+        streams, int(gap), float(often[:, _TOUCHES].sum()) / max(1, touches),
     )  # fmt: skip

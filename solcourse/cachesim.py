@@ -19,7 +19,6 @@ from .cache_trace import (
     LOAD,
     LOCAL_LOAD,
     LOCAL_STORE,
-    SITE_PARTIAL,
     SITE_REQUESTS,
     SITE_SECTORS,
     STORE,
@@ -33,6 +32,7 @@ from .cache_trace import (
 MAX_TURN = 64  # requests that one warp may issue without waiting for any
 EPOCH = 200  # cycles by which the clocks of two SMs may differ
 NEVER = 1 << 62
+FEW = 0.02  # judgement: a part of the touches that changes no prediction
 UNDER_WAY = 2048  # lines that one SM can be waiting for: 64 warps x 32 lines
 
 # columns of the per-site table that `replay` fills
@@ -584,7 +584,7 @@ def replay(w: Window, site_action: np.ndarray, site_stall: np.ndarray, m: Machin
 
     Returns (per-site table (sites, N_SITE) int64, totals (N_TOTAL,) int64).
     """
-    if w.once:
+    if streams(w, m):
         return _stream(w, site_action, m)
     lines = len(w.sharers)
     resident = max(1, min(m.l1_lines, lines))
@@ -610,8 +610,17 @@ def _sectors_of(words: np.ndarray) -> np.ndarray:
     return (np.ascontiguousarray(words).view(np.uint8).reshape(-1, 4) != 0) @ np.array([1, 2, 4, 8])
 
 
+def streams(w: Window, m: Machine) -> bool:
+    """Whether the outcome is known without a replay: no load can hit, and L2 keeps each line from one store to the next.
+
+    What runs at once may come in another order than in the trace, and lie as much further apart. Where hardly anything is shared (FEW),
+    it does not matter."""
+    at_once = len(w.requests.line) * min(1.0, m.sms * m.resident / max(1, w.blocks))
+    return w.streams and (w.shared < FEW or w.gap + at_once < m.l2_lines or m.l2_lines >= len(w.sharers))
+
+
 def _stream(w: Window, site_action: np.ndarray, m: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """The same in closed form, where no line is touched twice: nothing can hit in whatever order, unless the launch before left it."""
+    """What a replay would find, in closed form: nothing hits in whatever order, unless the launch before left it."""
     x, sites, lines = w.requests, len(site_action), len(w.sharers)
     table, totals = np.zeros((sites, N_SITE), np.int64), np.zeros(N_TOTAL, np.int64)
     sectors, requests = x.by_site[:, SITE_SECTORS], x.by_site[:, SITE_REQUESTS]
@@ -627,9 +636,12 @@ def _stream(w: Window, site_action: np.ndarray, m: Machine) -> tuple[np.ndarray,
     table[:, AT_L2 if stays else AT_DRAM] = np.where(reads, requests, 0)
     if not stays:
         table[:, FETCH_FIRST] = np.where(reads, np.bincount(site, 32 * _BITS[fetched], sites), 0)
-    written = 32 * int(sectors[(site_action == STORE) | (site_action == ATOMIC)].sum())
+    written = _sectors_of(w.written)
+    incomplete = int(_BITS[written & _sectors_of(~w.written)].sum()) if not (site_action == ATOMIC).any() else 0  # atomics fetch first
+    dirty = 32 * int(_BITS[written].sum())
     gone = max(0, lines - m.l2_lines)  # of the lines, evenly over what was written
-    totals[WRITEBACK_FIRST] = written if m.passes == 2 and not stays else round(written * gone / max(1, lines))
-    totals[LEFT_FIRST] = written - round(written * gone / max(1, lines))
-    totals[MERGE_READS] = round(m.granule * int(x.by_site[:, SITE_PARTIAL].sum()) * gone / max(1, lines))
+    early = round(dirty * gone / max(1, lines))
+    totals[WRITEBACK_FIRST] = dirty if m.passes == 2 and not stays else early
+    totals[LEFT_FIRST] = dirty - early
+    totals[MERGE_READS] = round(m.granule * incomplete * gone / max(1, lines))
     return table, totals

@@ -39,7 +39,7 @@ from .occupancy import Occupancy
 from .simt.records import LINE_BYTES, SECTOR_BYTES, EngineRun, Trace
 
 CACHE_STATES = ("cold", "warm")
-_LEAST_WORDS, _MOST_WORDS = 1 << 17, 1 << 19  # of the Trace, replayed; a word costs 50-100 ns
+_LEAST_WORDS, _MOST_WORDS = 1 << 16, 1 << 19  # of the Trace, replayed; a word costs 50-100 ns
 _INSTRUCTIONS_PER_WORD, _LINES_PER_WORD = 256, 16  # warp instructions and touched lines of the launch for each word replayed
 _COMMON = 0.9  # guess: a line that this part of the traced blocks touches is taken to be touched by all blocks
 _ACTION = {
@@ -258,7 +258,7 @@ def _replay(p: _Prepared, machines: Iterable[Any]) -> None:
     def one(machine: Any) -> tuple[np.ndarray, np.ndarray]:
         return sim.replay(p.window, p.actions, p.stall, machine)
 
-    if len(todo) > 1 and not p.window.once:
+    if len(todo) > 1 and not p.window.streams:
         with ThreadPoolExecutor(min(len(todo), os.cpu_count() or 1)) as pool:
             p.replays.update(zip(todo, pool.map(one, todo), strict=True))
     else:
