@@ -117,7 +117,7 @@ def ladders(beginnings: Sequence[str] = ()) -> tuple[list[Ladder], list[str]]:
             found[entry.ladder].append(predicted(entry))
         except (SolcourseError, LookupError) as error:
             refused.append(f"{entry.ladder}, {entry.gpu}, {entry.kernel}: {str(error).splitlines()[0]}")
-    made = [Ladder(n, _relative(r) if n in RATIOS else tuple(r), calibrating[n]) for n, r in found.items()]
+    made = [Ladder(n, _relative(r) if n in RATIOS else tuple(r), calibrating[n]) for n, r in found.items() if r]
     return made, refused
 
 

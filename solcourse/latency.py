@@ -17,14 +17,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .constants import constant
 from .simt.records import PIPES, Op, Program
 
-# Figures without a published source; each is a guess (or recalled) and none was fitted to a ladder.
-HOIST = 8  # guess: loads that ptxas keeps in flight at once within one basic block
-UNROLL = 4  # read off SASS: ptxas unrolls small rolled loops four times (model.md section 3)
-UNROLL_MAX_SLOTS = 64  # guess: the largest body it does that to
-CHAIN_ILP = 2.0  # guess: independent instructions inside the expansion of one operation (division, sine, ...)
-BARRIER_CYCLES = 25.0  # recalled: 20-30 cycles from the last arrival to the first instruction behind it
+HOIST = int(constant("hoist"))
+UNROLL, UNROLL_LOADS = int(constant("unroll")), int(constant("unroll_loads"))
+UNROLL_MAX_SLOTS = int(constant("unroll_most_slots"))
+CHAIN_ILP = constant("chain_ilp")
+BARRIER_CYCLES = constant("barrier")
+SHORT = 4  # machine instructions of one operation that are issued one after another: 64-bit arithmetic in halves
 
 STALLS = ("selected", "wait", "long_scoreboard", "short_scoreboard", "math_pipe_throttle", "barrier")
 _SELECTED, _WAIT, _LONG, _SHORT, _THROTTLE, _BARRIER = range(6)
@@ -56,14 +57,14 @@ class Step(NamedTuple):
 class Loop:
     """A range of basic blocks with a way back to its first. items: blocks (int) and inner loops, in order.
 
-    unrolled  the body of UNROLL iterations as one piece where the compiler is expected to make one, else ()
+    unrolled  (n, the body of n iterations as one piece), falling, as far as the compiler is expected to make them
     """
 
     header: int
     last: int
     items: tuple[int | Loop, ...]
     defines: tuple[int, ...]
-    unrolled: tuple[Step, ...]
+    unrolled: tuple[tuple[int, tuple[Step, ...]], ...]
 
     @property
     def innermost(self) -> bool:
@@ -72,13 +73,15 @@ class Loop:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A program as the walk sees it. stall_weight: per site, the part of a stall that one request of it is (traffic.py)."""
+    """A program as the walk sees it. stall_weight: per site, the part of a stall that one request of it is (traffic.py); together: the
+    sites whose requests the warp waits for at the same place, counted as often as they are under way there."""
 
     blocks: tuple[tuple[Step, ...], ...]
     items: tuple[int | Loop, ...]
     slots: tuple[int, ...]  # issue slots of each basic block
     barriers: tuple[int, ...]
     stall_weight: tuple[float, ...]
+    together: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -191,27 +194,27 @@ def _back_edges(program: Program) -> list[tuple[int, int]]:
     return ranges
 
 
-def _unrolled(blocks: Sequence[int], steps: Sequence[Sequence[Step]], program: Program) -> tuple[Step, ...]:
-    """UNROLL copies of a straight loop body as one list, or () where ptxas would leave the loop rolled."""
+def _unrolled(blocks: Sequence[int], steps: Sequence[Sequence[Step]], program: Program) -> tuple[tuple[int, tuple[Step, ...]], ...]:
+    """Loop.unrolled of a straight loop body; () where ptxas would leave the loop rolled."""
     body = [step for b in blocks for step in steps[b]]
-    if not any(step.loads for step in body) or sum(step.slots for step in body) > UNROLL_MAX_SLOTS:
+    slots = sum(step.slots for step in body)
+    if not any(step.loads for step in body) or slots > UNROLL_MAX_SLOTS or any(step.fences == "all" for step in body):
         return ()
-    if any(step.fences == "all" for step in body):
+    if not _constant_step(blocks, body, program):
         return ()
+    most = UNROLL if any(step.fences for step in body) else UNROLL_LOADS
+    counts = [n for n in (UNROLL_LOADS, UNROLL_LOADS // 2, UNROLL) if n <= most and n * slots <= UNROLL * UNROLL_MAX_SLOTS]
+    header = _around(blocks, program)
+    return tuple((n, _copies(body, header, set(blocks), n)) for n in counts)
+
+
+def _copies(body: Sequence[Step], header: dict[int, dict[int, int]], inside: set[int], copies: int) -> tuple[Step, ...]:
+    """So many iterations of a loop body, one after another, each with values of its own."""
     own = {step.dest for step in body if step.dest >= 0}
-    loaded: set[int] = set()
-    for _ in range(2):  # twice: a value may come around the back edge
-        for step in body:
-            if step.loads or any(source in loaded for source in step.sources):
-                loaded.add(step.dest)
-    if any(step.branch and any(source in loaded for source in step.sources) for step in body):
-        return ()  # the number of iterations depends on what is loaded
-    header = {op.dest: dict(op.phi) for op in program.blocks[blocks[0]].ops if op.phi}
-    inside = set(blocks)
     out: list[Step] = []
-    for copy in range(UNROLL):
+    for copy in range(copies):
         # the last copy keeps its names: the next round and the code behind the loop read them
-        here = 0 if copy == UNROLL - 1 else (copy + 1) * _COPY
+        here = 0 if copy == copies - 1 else (copy + 1) * _COPY
         before = 0 if copy == 0 else copy * _COPY
         for step in body:
             if step.dest in header and copy > 0:
@@ -223,6 +226,45 @@ def _unrolled(blocks: Sequence[int], steps: Sequence[Sequence[Step]], program: P
             dest = step.dest + here if step.dest >= 0 else -1
             out.append(step._replace(dest=dest, sources=sources))
     return hoist_loads(out)
+
+
+def _around(blocks: Sequence[int], program: Program) -> dict[int, dict[int, int]]:
+    """The values that come around the loop of these blocks: value -> {block it comes from: value there}."""
+    inside = set(blocks)
+    return {op.dest: dict(op.phi) for op in program.blocks[blocks[0]].ops if any(b not in inside for b, _ in op.phi)}
+
+
+def _constant_step(blocks: Sequence[int], body: Sequence[Step], program: Program) -> bool:
+    """Whether what ends the loop counts in constant steps: not by a value from outside such as gridDim, and not by what is loaded."""
+    made = {step.dest: step for step in body if step.dest >= 0}
+    inside = set(blocks)
+    around = {dest: [v for b, v in pairs.items() if b in inside] for dest, pairs in _around(blocks, program).items()}
+    counters = {p for step in body if step.branch for p in _reached(step.sources, made, around)[0]}
+    if not counters:
+        return False
+    for counter in counters:
+        _, loads, outside = _reached(around[counter], made, around)
+        if loads or outside:
+            return False
+    return not any(_reached(step.sources, made, around)[1] for step in body if step.branch)
+
+
+def _reached(sources: Iterable[int], made: dict[int, Step], around: dict[int, list[int]]) -> tuple[set[int], bool, bool]:
+    """What values of a loop's body depend on: (values that come around the loop, whether a load, whether anything from outside)."""
+    phis: set[int] = set()
+    loads = outside = False
+    todo, seen = list(sources), set(sources)
+    while todo:
+        x = todo.pop()
+        if x in around:
+            phis.add(x)
+        elif x in made:
+            loads |= made[x].loads
+            todo += [v for v in made[x].sources if v not in seen]
+            seen.update(made[x].sources)
+        else:
+            outside = True
+    return phis, loads, outside
 
 
 def _tree(ranges: list[tuple[int, int]], first: int, last: int, steps, program: Program) -> tuple[int | Loop, ...]:
@@ -239,7 +281,7 @@ def _tree(ranges: list[tuple[int, int]], first: int, last: int, steps, program: 
         straight = len(blocks) == len(inner)
         unrolled = _unrolled(blocks, steps, program) if straight else ()
         defines = [step.dest for i in range(b, span[1] + 1) for step in steps[i] if step.dest >= 0]
-        defines += [step.dest for step in unrolled if step.dest >= _COPY]
+        defines += sorted({step.dest for _, piece in unrolled for step in piece if step.dest >= _COPY})
         items.append(Loop(b, span[1], inner, tuple(defines), unrolled))
         b = span[1] + 1
     return tuple(items)
@@ -252,10 +294,13 @@ def _loops(items: Iterable[int | Loop]) -> Iterable[Loop]:
             yield from _loops(item.items)
 
 
-def _stalls(pieces: Iterable[Sequence[Step]], sites: int) -> tuple[list[int], list[int]]:
-    """Per site: how often it is the last request before the warp waits for a load it has issued, and how often it occurs."""
+def _stalls(pieces: Iterable[Sequence[Step]], sites: int) -> tuple[list[int], list[int], list[tuple[int, ...]]]:
+    """Per site: how often it is the last request before the warp waits for a load it has issued, how often it occurs, and the loads that
+    are under way when it is waited for (sites, as often as they are)."""
     stalls, seen = [0] * sites, [0] * sites
+    together: list[tuple[int, ...]] = [(k,) for k in range(sites)]
     outstanding: set[int] = set()
+    waiting: list[int] = []
     recent = -1
     sequence = [step for piece in pieces for step in piece]
     for again in (False, True):  # the second time with what is under way from the first: back edges
@@ -266,25 +311,32 @@ def _stalls(pieces: Iterable[Sequence[Step]], sites: int) -> tuple[list[int], li
                 else:
                     if again and recent >= 0:
                         stalls[recent] += 1
+                        for site in waiting:
+                            together[site] = max(together[site], tuple(waiting), key=len)
                     outstanding.clear()
+                    waiting.clear()
             if step.site >= 0 and step.space in ("global", "local"):
                 recent = step.site
                 seen[recent] += again
                 if step.dest >= 0:
                     outstanding.add(step.dest)
-    return stalls, seen
+                    waiting.append(recent)
+    return stalls, seen, together
 
 
-def _stall_weights(pieces: Sequence[Sequence[Step]], loops: Iterable[Loop], sites: int) -> tuple[float, ...]:
+def _stall_weights(
+    pieces: Sequence[Sequence[Step]], loops: Iterable[Loop], sites: int
+) -> tuple[tuple[float, ...], tuple[tuple[int, ...], ...]]:
     """The part of a stall that one request of each site is: 1 where the warp waits behind it, 0 where it goes on, 1/4 where it waits
-    at every fourth, because four iterations of the loop are issued together."""
-    stalls, seen = _stalls(pieces, sites)
+    at every fourth, because four iterations of the loop are issued together (or 16); and what is waited for together."""
+    stalls, seen, together = _stalls(pieces, sites)
     weight = [min(1.0, a / b) if b else 0.0 for a, b in zip(stalls, seen, strict=True)]
     for loop in loops:
         if loop.unrolled:
-            stalls, seen = _stalls([loop.unrolled], sites)
+            stalls, seen, loaded = _stalls([loop.unrolled[0][1]], sites)
             weight = [min(1.0, a / b) if b else old for a, b, old in zip(stalls, seen, weight, strict=True)]
-    return tuple(weight)
+            together = [new if b else old for new, b, old in zip(loaded, seen, together, strict=True)]
+    return tuple(weight), tuple(together)
 
 
 _MEMO: dict[int, tuple[weakref.ref, Schedule]] = {}
@@ -299,12 +351,14 @@ def schedule(program: Program) -> Schedule:
     ordered = tuple(hoist_loads(steps) for steps in raw)
     items = _tree(_back_edges(program), 0, len(raw) - 1, raw, program)
     barrier = _CLASSES.index("barrier")
+    weights, together = _stall_weights(ordered, tuple(_loops(items)), len(program.sites))
     made = Schedule(
         blocks=ordered,
         items=items,
         slots=tuple(sum(step.slots for step in steps) for steps in raw),
         barriers=tuple(sum(step.kind == barrier for step in steps) for steps in raw),
-        stall_weight=_stall_weights(ordered, tuple(_loops(items)), len(program.sites)),
+        stall_weight=weights,
+        together=together,
     )
     key = id(program)
     _MEMO[key] = weakref.ref(program), made
@@ -327,7 +381,7 @@ class _State:
 
 def _run(steps: Sequence[Step], s: _State, lat: Latencies, fixed: Sequence[float]) -> None:
     ready, cause, free, stalls, clock = s.ready, s.cause, s.free, s.stalls, s.clock
-    long_chain = lat.alu / CHAIN_ILP
+    by_kind = [(lat.fp64 if name == "fp64" else lat.alu) / CHAIN_ILP for name in _CLASSES]
     for dest, sources, pipe, slots, kind, site, _, fences, _, _ in steps:
         start, why = clock if slots else 0.0, _WAIT
         for source in sources:
@@ -353,7 +407,7 @@ def _run(steps: Sequence[Step], s: _State, lat: Latencies, fixed: Sequence[float
             stalls[_BARRIER] += lat.barrier
             clock += lat.barrier
         if dest >= 0:
-            chain = slots - 1 if slots <= 2 else (slots - 1) * long_chain
+            chain = slots - 1 if slots <= SHORT else (slots - 1) * by_kind[kind]
             ready[dest] = start + chain + (lat.site[site] if site >= 0 else fixed[kind])
             cause[dest] = _KIND_CAUSE[kind]
     s.clock = clock
@@ -366,6 +420,7 @@ def _scale(s: _State, clock: float, stalls: list[float], factor: float, defines:
     """Stretch what happened since `clock` (and `stalls`) to `factor` times, together with the values defined in it."""
     shift = (factor - 1.0) * (s.clock - clock)
     s.clock += shift
+    s.free = [t + shift if t > clock else t for t in s.free]
     s.stalls = [old + factor * (new - old) for new, old in zip(s.stalls, stalls, strict=True)]
     for dest in defines:
         if dest in s.ready:
@@ -375,14 +430,15 @@ def _scale(s: _State, clock: float, stalls: list[float], factor: float, defines:
 def _walk_loop(loop: Loop, per_round: float, e: Sequence[float], s: _State, sched: Schedule, lat: Latencies, fixed) -> None:
     """All iterations of a loop: the first ones step by step, the others like the last of these."""
     blocks = [item for item in loop.items if isinstance(item, int)]
-    together = loop.unrolled and per_round >= UNROLL and all(e[b] >= 0.75 * e[loop.header] for b in blocks)
-    rounds = per_round / UNROLL if together else per_round
+    whole = all(e[b] >= 0.75 * e[loop.header] for b in blocks if sched.slots[b])
+    copies, together = next(((n, piece) for n, piece in loop.unrolled if whole and per_round >= n), (1, ()))
+    rounds = per_round / copies
     explicit = 3 if loop.innermost else 2
     done = 0
     while done < explicit and done < rounds:
         clock, stalls = s.clock, list(s.stalls)
         if together:
-            _run(loop.unrolled, s, lat, fixed)
+            _run(together, s, lat, fixed)
         else:
             _walk_items(loop.items, e[loop.header], e, s, sched, lat, fixed)
         done += 1

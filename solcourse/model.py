@@ -4,12 +4,13 @@ Glossary: S SMs, R resident blocks per SM, B blocks, W warps per block, f SM clo
 would need if the work were spread evenly over it; nothing is faster than the largest, and the p-norm (p = 3) of all accounts for
 their overlapping only in part:
 
-    body = ( core^3 + L1^3 + L2^3 + dram^3 + latency^3 )^(1/3)
-           core = max(issue, pipes, lsu, constant), L1 = max(l1, fill), L2 = max(l2, atomic)
+    body = max( latency, ( SM^3 + L2^3 + DRAM^3 + m latency^3 )^(1/3) )
+           SM = max(issue, pipes, register file, constant, lsu, l1), L2 = max(fill, l2, atomic)
+           m  the part of a block's stay in which it waits for global memory: only that competes with L2 and DRAM for the same time
     T    = start-up + full waves x body(S x R blocks) + body(the blocks that are left)
 
-p = 3 and the measured inputs come from the public te42kyfo/gpu-benches results (see devices.toml); no constant here was set to make
-a ladder in benchmarks/data fit. Constants without a published figure are listed below, each with its mark.
+The bounds one by one are in bounds.py, the constants with their provenance in constants.toml: from data sheets and microbenchmarks,
+none set on a kernel ladder of benchmarks/data.
 """
 
 from __future__ import annotations
@@ -17,31 +18,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 
+from . import bounds
+from .constants import constant
 from .errors import WorkError
 from .hardware import Device
 from .hardware import device as find_device
 from .latency import STALLS, Latencies, Schedule, Walk, schedule, walk
 from .occupancy import Occupancy
-from .simt.records import PIPES, SECTOR_BYTES, WARP, Counts, EngineRun
+from .simt.records import PIPES, WARP, Counts, EngineRun
 from .traffic import Traffic
 from .work import Work
 
-P_NORM = 3.0  # chosen among 2, 3, 4 and a hard maximum on bandwidth against occupancy, 6 GPUs: 5.2 % mean error
-LSU_LANES = 32  # one load/store instruction per clock and SM (NVIDIA developer forum 273699)
-CBU_LANES = 16  # recalled
-XU_CYCLES = 22.0  # recalled: 20-25 cycles for MUFU
-FILL_BYTES_CLK = 32  # L2 -> L1, per SM; measured L2 rates are 16-35 bytes per clock and SM
-ATOMIC_BYTES_CLK_SLICE = 32  # recalled: one sector of atomics per L2 slice and clock; one operation per clock to one address
-PROLOGUE_CYCLES = 30.0  # derived: block_turnaround_cyc was measured on a kernel of about 5 instructions, whose walk is taken off again
+P_NORM = constant("p_norm")
 INTERVAL = 1.25  # judgement: twice-as-heavy published simulators reach 14-17 %, and instruction counts here are estimates
 INTERVAL_GUESSED = 1.5  # judgement: where the winning bound itself rests on a recalled constant
 
-_CORE = ("issue", *(f"pipe_{pipe}" for pipe in PIPES if pipe != "lsu"), "lsu", "constant")
-BOUNDS = (*_CORE[:-1], "l1", "fill", "l2", "dram", "latency", "atomic", "constant", "launch")
-_GROUPS = (_CORE, ("l1", "fill"), ("l2", "atomic"), ("dram",), ("latency",))
+_CORE = ("issue", *(f"pipe_{pipe}" for pipe in PIPES if pipe != "lsu"), "register_file", "constant")
+BOUNDS = (*_CORE[:-1], "lsu", "l1", "fill", "l2", "dram", "latency", "atomic", "constant", "launch")
+# the units of an SM work side by side, and so do its path to L2 and L2 itself: of each group the busiest counts
+_SM = (*_CORE, "lsu", "l1")
+_GROUPS = (_SM, ("fill", "l2", "atomic"), ("dram",))
 # the Device figures behind each bound: where one of them is flagged, so is the prediction
 _INPUTS: Mapping[str, tuple[str, ...]] = {
     "issue": ("boost_mhz", "clock_derate"),
@@ -50,6 +50,8 @@ _INPUTS: Mapping[str, tuple[str, ...]] = {
     "pipe_fp64": ("fp64_lanes_sm", "clock_derate"),
     "pipe_xu": ("sfu_lanes_sm", "clock_derate"),
     "pipe_cbu": ("clock_derate",),
+    "pipe_adu": ("clock_derate",),
+    "register_file": ("clock_derate",),
     "lsu": ("clock_derate",),
     "l1": ("l1_load_bytes_clk_sm", "smem_bytes_clk_sm", "clock_derate"),
     "fill": ("clock_derate",),
@@ -108,11 +110,10 @@ def _asymptote(gpu: Device, eta: float, bytes_per_thread: int, waits: bool) -> f
     """
     rate = eta * gpu.dram_bytes_per_s
     clock = gpu.boost_mhz * 1e6
-    stay = gpu.block_turnaround_cyc + (gpu.lat_dram if waits else 0.0)
+    stay = gpu.block_turnaround_cyc + gpu.lat_dram
     others = (
-        rate / (gpu.sms * gpu.max_threads_sm * bytes_per_thread / stay * clock),
-        rate / (gpu.l2_bytes_clk * clock),
-        rate / (gpu.sms * FILL_BYTES_CLK * clock),
+        rate / (gpu.sms * gpu.max_threads_sm * bytes_per_thread / stay * clock) if waits else 0.0,
+        max(rate / (gpu.l2_bytes_clk * clock), rate / (gpu.sms * constant("fill_bytes_clk") * clock)),
     )
     left = 1.0 - sum(part**P_NORM for part in others)
     return min(1.0, eta / max(left, 0.5) ** (1 / P_NORM))
@@ -143,32 +144,26 @@ def attainable_time_s(work: Work, device: str | Device) -> float:
         raise WorkError("The work has neither bytes nor FLOPs: no time can be attained for nothing.")
     moved = work.compulsory_bytes
     written = sum(term.bytes for term in work.terms if term.direction == "write")
-    bounds = {
+    needed = {
         "dram": moved / (gpu.dram_bytes_per_s * dram_eta(gpu, moved - written, written)),
         "l2": moved / gpu.l2_bytes_per_s,
-        "fill": moved / (gpu.sms * FILL_BYTES_CLK * gpu.clock_hz),
+        "fill": moved / (gpu.sms * constant("fill_bytes_clk") * gpu.clock_hz),
         "issue": max((n / (gpu.peak_flops_per_s(kind) * gpu.clock_derate) for kind, n in work.flops.items() if n), default=0.0),
     }
-    return _norm(bounds) + gpu.launch_us_stream * 1e-6
-
-
-def _lanes(gpu: Device) -> dict[str, float]:
-    return {
-        "fma": gpu.fp32_lanes_sm,
-        "alu": gpu.int32_lanes_sm,
-        "fp64": gpu.fp64_lanes_sm,
-        "xu": gpu.sfu_lanes_sm,
-        "lsu": LSU_LANES,
-        "cbu": CBU_LANES,
-    }
+    return _norm(needed) + gpu.launch_us_stream * 1e-6
 
 
 def _warp_busy(gpu: Device, pipe: str) -> float:
     """Cycles for which one warp instruction keeps the pipe of its partition (a pipe thinner than a lane per partition is shared)."""
-    lanes = _lanes(gpu)[pipe]
+    width = bounds.lanes(gpu)[pipe]
     if pipe == "lsu":
         return 1.0
-    return WARP / lanes if lanes < 2 * gpu.partitions else WARP / (lanes / gpu.partitions)
+    return WARP / width if _is_shared(width, gpu) else WARP / (width / gpu.partitions)
+
+
+def _is_shared(width: float, gpu: Device) -> bool:
+    """A pipe thinner than two lanes per partition belongs to all of them."""
+    return width < 2 * gpu.partitions
 
 
 def site_cycles(run: EngineRun, gpu: Device) -> tuple[float, ...]:
@@ -185,6 +180,8 @@ def site_cycles(run: EngineRun, gpu: Device) -> tuple[float, ...]:
 def latencies(run: EngineRun, traffic: Traffic, gpu: Device) -> Latencies:
     """Cycles until each site's result is there: where its slowest sector comes from, plus its further wavefronts."""
     busy = site_cycles(run, gpu)
+    lines = [c.sectors / c.requests / 4 if c.requests else 0.0 for c in run.site_counts]
+    together = schedule(run.program).together
     result = []
     for i, site in enumerate(run.program.sites):
         if site.kind.startswith("shared"):
@@ -193,10 +190,24 @@ def latencies(run: EngineRun, traffic: Traffic, gpu: Device) -> Latencies:
             cycles = gpu.lat_l2 + _dram_part(traffic, i) * (gpu.lat_dram - gpu.lat_l2)
         else:
             l1, l2, dram = traffic.levels_by_site[i] if i < len(traffic.levels_by_site) else (0.0, 0.0, 0.0)
-            cycles = l1 * gpu.lat_l1 + l2 * gpu.lat_l2 + dram * gpu.lat_dram if l1 + l2 + dram else gpu.lat_l1
+            awaited = sum(lines[k] for k in together[i]) if i < len(together) else lines[i]
+            far = gpu.lat_dram + constant("dram_spread") * _expected_most(awaited)
+            cycles = l1 * gpu.lat_l1 + l2 * gpu.lat_l2 + dram * far if l1 + l2 + dram else gpu.lat_l1
         result.append(cycles + busy[i] - 1)
     pipes = tuple(_warp_busy(gpu, pipe) for pipe in PIPES)
-    return Latencies(gpu.lat_alu, gpu.lat_fp64, XU_CYCLES, pipes, tuple(result), busy)
+    return Latencies(gpu.lat_alu, gpu.lat_fp64, constant("xu_latency"), pipes, tuple(result), busy)
+
+
+def _expected_most(n: float) -> float:
+    """The expected largest of n normal deviates, in standard deviations; 0 for one. Between whole numbers by interpolation.
+
+    Source: the usual approximation of order statistics by quantiles (Blom 1958), 5 % off at worst, for two.
+    """
+    if n <= 1:
+        return 0.0
+    low = math.floor(n)
+    ends = [NormalDist().inv_cdf((k - 0.375) / (k + 0.25)) for k in (low, low + 1)]
+    return ends[0] + (n - low) * (ends[1] - ends[0])
 
 
 def _dram_part(traffic: Traffic, site: int) -> float:
@@ -238,45 +249,25 @@ class _Demand:
     chip: Mapping[str, float]
 
 
-def _l1_cycles(run: EngineRun, traffic: Traffic, gpu: Device) -> float:
-    """Cycles of all SMs' L1 together: the busiest of its stages (tags; load path; data, which shared memory uses as well)."""
-    c = run.counts
-    data = sum(
-        kind.wavefronts
-        for kind in (c.global_load, c.global_store, c.local_load, c.local_store, c.shared_load, c.shared_store, c.shared_atomic)
-    )
-    width = gpu.l1_load_bytes_clk_sm
-    path = sum(
-        counted.requests * math.ceil(WARP * site.size / width)
-        for site, counted in zip(run.program.sites, run.site_counts, strict=True)
-        if site.kind in ("global_load", "local_load")
-    )
-    return max(data, path, traffic.tag_wavefronts)
-
-
 def _demand(run: EngineRun, traffic: Traffic, gpu: Device, blocks_per_sm: int) -> _Demand:
     c: Counts = run.counts
     blocks = max(1, run.blocks)
     partitions = min(gpu.partitions, max(1, blocks_per_sm * run.warps_per_block))
     used = partitions / gpu.partitions
-    sm = {"issue": c.warp_instructions / blocks / partitions}
-    for pipe, lanes in _lanes(gpu).items():
-        cycles = WARP * c.pipes.get(pipe, 0) / blocks / lanes
-        shared_pipe = pipe == "lsu" or lanes < 2 * gpu.partitions
-        sm["lsu" if pipe == "lsu" else f"pipe_{pipe}"] = cycles if shared_pipe else cycles / used
-    stored = c.global_store.sectors
-    sm["l1"] = _l1_cycles(run, traffic, gpu) / blocks
-    sm["fill"] = (traffic.l1_miss_sectors + stored) * SECTOR_BYTES / FILL_BYTES_CLK / blocks
-    atomics = c.global_atomic
-    one_address = run.same_address_atomics / gpu.clock_hz
-    spread = atomics.sectors * SECTOR_BYTES / (gpu.l2_slices * ATOMIC_BYTES_CLK_SLICE) / gpu.clock_hz
-    rate = gpu.dram_bytes_per_s * _eta(traffic, gpu)
+    sm = {"issue": bounds.issue_cycles(c.warp_instructions, partitions)}
+    for pipe, width in bounds.lanes(gpu).items():
+        cycles = bounds.pipe_cycles(c.pipes.get(pipe, 0), width)
+        alone = pipe in ("lsu", "adu") or _is_shared(width, gpu)
+        sm["lsu" if pipe == "lsu" else f"pipe_{pipe}"] = cycles if alone else cycles / used
+    sm["register_file"] = bounds.register_file_cycles(bounds.operands_of(run), partitions)
+    sm["l1"] = bounds.l1_cycles(bounds.data_wavefronts(run), bounds.path_cycles(run, gpu), traffic.tag_wavefronts)
+    sm["fill"] = bounds.fill_cycles(traffic.l1_miss_sectors + c.global_store.sectors)
     chip = {
-        "l2": traffic.l2_bytes / gpu.l2_bytes_per_s / blocks,
-        "dram": traffic.dram_bytes / rate / blocks,
-        "atomic": max(one_address, spread) / blocks,
+        "l2": bounds.l2_seconds(traffic.l2_bytes, gpu),
+        "dram": bounds.dram_seconds(traffic.dram_bytes, gpu, _eta(traffic, gpu)),
+        "atomic": bounds.atomic_seconds(c.global_atomic.sectors, run.same_address_atomics, gpu),
     }
-    return _Demand(sm, chip)
+    return _Demand({name: n / blocks for name, n in sm.items()}, {name: s / blocks for name, s in chip.items()})
 
 
 def _eta(traffic: Traffic, gpu: Device) -> float:
@@ -284,25 +275,34 @@ def _eta(traffic: Traffic, gpu: Device) -> float:
 
 
 def _block_cycles(lam: float, warps: _Warps, demand: _Demand, resident: int, run: EngineRun) -> float:
-    """How long a block stays: its slowest warp, or with barriers the tightest pipe too (nobody fills the bubble when R is 1)."""
+    """How long a block stays: as long as its slowest warp. With barriers its warps go through the tightest pipe together, and what is
+    left over of the shorter of the two is filled by the other resident blocks, if there are any (guess: in proportion)."""
     if not warps.barriers:
         return lam
     tightest = max(demand.sm.values())
     arrivals = warps.barriers * run.warps_per_block / 4  # the other warps' barrier instructions, one scheduler's share
-    return (lam + tightest if resident == 1 else max(lam, tightest)) + arrivals
+    return max(lam, tightest) + min(lam, tightest) / resident + arrivals
 
 
-def _norm(bounds: Mapping[str, float]) -> float:
-    groups = (max((bounds.get(name, 0.0) for name in names), default=0.0) for names in _GROUPS)
-    return sum(g**P_NORM for g in groups) ** (1 / P_NORM)
+def _norm(parts: Mapping[str, float], waiting: float = 0.0) -> float:
+    """The time that all bounds together take. waiting: m, see above."""
+    groups = [max((parts.get(name, 0.0) for name in names), default=0.0) for names in _GROUPS]
+    latency = parts.get("latency", 0.0)
+    together = (sum(g**P_NORM for g in groups) + waiting * latency**P_NORM) ** (1 / P_NORM)
+    return max(latency, together)
 
 
 def _wave(demand: _Demand, per_sm: float, blocks: float, latency_cycles: float, clock_hz: float) -> dict[str, float]:
     """Bounds in seconds of `blocks` blocks, `per_sm` of them on the busiest SM, all resident at once."""
-    bounds = {name: per_sm * cycles / clock_hz for name, cycles in demand.sm.items()}
-    bounds |= {name: blocks * seconds for name, seconds in demand.chip.items()}
-    bounds["latency"] = latency_cycles / clock_hz
-    return bounds
+    parts = {name: per_sm * cycles / clock_hz for name, cycles in demand.sm.items()}
+    parts |= {name: blocks * seconds for name, seconds in demand.chip.items()}
+    parts["latency"] = latency_cycles / clock_hz
+    return parts
+
+
+def _stores(run: EngineRun) -> bool:
+    """Whether the kernel writes global memory: then a block keeps its place until its last stores have arrived in L2."""
+    return bool(run.counts.global_store.requests or run.counts.global_atomic.requests)
 
 
 def predict(run: EngineRun, traffic: Traffic, device: str | Device, occupancy: Occupancy) -> Prediction:
@@ -315,24 +315,21 @@ def predict(run: EngineRun, traffic: Traffic, device: str | Device, occupancy: O
     per_wave = gpu.sms * occupancy.blocks_per_sm
     waves = run.blocks / per_wave
     warps = _walk_warps(run, schedule(run.program), latencies(run, traffic, gpu))
-    turnaround = gpu.block_turnaround_cyc - PROLOGUE_CYCLES
+    turnaround = gpu.block_turnaround_cyc - constant("prologue") - (0.0 if _stores(run) else constant("drain") * gpu.lat_l2)
     demand = _demand(run, traffic, gpu, resident)
     full, rest = divmod(run.blocks, per_wave)
     stay = _block_cycles(warps.mean_cycles, warps, demand, resident, run) + turnaround
-    total = dict.fromkeys(BOUNDS, 0.0)
-    body = tail = 0.0
-    if full:
-        bounds = _wave(demand, occupancy.blocks_per_sm, per_wave, stay, gpu.clock_hz)
-        body += full * _norm(bounds)
-        total = {name: total[name] + full * bounds.get(name, 0.0) for name in BOUNDS}
+    waiting = min(1.0, warps.median.stalls["long_scoreboard"] / stay)
+    parts = _wave(demand, occupancy.blocks_per_sm, per_wave, stay, gpu.clock_hz)
+    total = {name: full * parts.get(name, 0.0) for name in BOUNDS}
+    body, tail = _norm(total, waiting), 0.0
     # the last wave waits for the slowest block
     slowest = _block_cycles(warps.slowest_cycles, warps, demand, resident, run) + turnaround
     if rest:
         per_sm = -(-rest // gpu.sms)
-        last = _demand(run, traffic, gpu, per_sm)
-        bounds = _wave(last, per_sm, rest, slowest, gpu.clock_hz)
-        tail = _norm(bounds)
-        total = {name: total[name] + bounds.get(name, 0.0) for name in BOUNDS}
+        parts = _wave(_demand(run, traffic, gpu, per_sm), per_sm, rest, slowest, gpu.clock_hz)
+        tail = _norm(parts, waiting)
+        total = {name: total[name] + parts.get(name, 0.0) for name in BOUNDS}
     elif full:
         tail = max(0.0, slowest - stay) / gpu.clock_hz
         total["latency"] += tail

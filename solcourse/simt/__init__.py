@@ -21,7 +21,7 @@ emit        emit           the warp's code as LLVM IR: control flow, block after
             strides        how far apart the lanes of an access are, as far as the program says
             access, lanes, pieces     the LLVM functions that this code calls, and the pieces they are written with
             plan           what the machine must know of the code
-            observe, costs   what is counted as blocks run; what an operation costs on a GPU
+            observe, costs, predicated   what is counted as blocks run; what an operation costs on a GPU; ifs without a branch
             driver         the generated loop around warps: blocks, phases between barriers, rounds of waiting
             runtime, miss   code that is the same for all kernels: a new lane pattern (sectors, wavefronts), a stray access
             layout         every offset in the memory that generated code and machine share

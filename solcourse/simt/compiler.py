@@ -30,6 +30,7 @@ from solcourse.simt.merged import is_part, merge
 from solcourse.simt.observe import BlockCounter, Nothing
 from solcourse.simt.optimise import Roots, atomic_helpers, contract, initialise, optimise
 from solcourse.simt.plan import Plan
+from solcourse.simt.predicated import homes
 from solcourse.simt.records import ACCESS_KINDS, FLOP_TYPES, PIPES, WARP, BasicBlock, Op, Program, Site
 from solcourse.simt.recursion import DEPTH, RECURSION, STACK, unfold
 
@@ -200,7 +201,7 @@ def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool,
             constants[name] = (engine.get_global_value_address(name), function.globals[name].size)
     entry = engine.get_function_address("simt_run")
     parameters = tuple(name for _, name in function.params[1:])
-    return _static(kernel, text, roots, graph, emitter.plan, entry, constants, engine, parameters)
+    return _static(kernel, text, function, roots, graph, emitter.plan, entry, constants, engine, parameters)
 
 
 def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
@@ -292,7 +293,9 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
 # ---- what is static -------------------------------------------------------------------------------------------------
 
 
-def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants, engine, parameters: tuple[str, ...]) -> Compiled:
+def _static(
+    kernel, text, function: Function, roots: Roots, graph, plan: Plan, entry: int, constants, engine, parameters: tuple[str, ...]
+) -> Compiled:
     nodes = graph.nodes
     site_of = {id(i): k for k, (i, *_) in enumerate(plan.sites)}
     spaces = {id(i): space for i, _, space, *_ in plan.sites}
@@ -304,25 +307,31 @@ def _static(kernel, text, roots: Roots, graph, plan: Plan, entry: int, constants
     index = {n.name: k for k, n in enumerate(nodes)}
     rows: dict[tuple[str, int], int] = {}
     entries: list[tuple[str, int, int, int]] = []  # metric, row, node, amount
-    blocks = []
+    narrow = costs.narrow(function)
+
+    def cost_of(i: Instr) -> costs.Cost:
+        status = i.op == "store" and id(i) not in spaces  # of the call, which a GPU's kernel does not return
+        return costs.FREE if status or is_part(i) else costs.cost_of(i, spaces.get(id(i)), narrow)
+
+    home, gone = homes(nodes, lambda i: cost_of(i).issue)
+    made: list[list[Op]] = [[] for _ in nodes]
     for k, node in enumerate(nodes):
-        made = []
         for p in node.phis:
             pairs = tuple((index[q], number(a)) for a, q in zip(p.args, p.attr, strict=True) if isinstance(a, str))
-            made.append(Op(number(p.dest), (), "none", 0, "none", -1, p.line, pairs))
+            made[home[k]].append(Op(number(p.dest), (), "none", 0, "none", -1, p.line, pairs))
         for i in (*node.body, node.term):
-            status = i.op == "store" and id(i) not in spaces  # of the call, which a GPU's kernel does not return
-            cost = costs.FREE if status or is_part(i) else costs.cost_of(i, spaces.get(id(i)))
-            if i.op == "br" and len(node.succs) < 2:
-                cost = costs.FREE if node.succs and node.succs[0] == k + 1 else cost
+            cost = cost_of(i)
+            if i is node.term and i.op == "br":
+                ahead = len(node.succs) < 2 and node.succs[0] == k + 1
+                cost = costs.FREE if ahead or k in gone else cost
             sources = tuple(number(a) for a in i.args if isinstance(a, str))
             site = site_of.get(id(i), -1)
             if is_part(i):  # it arrives with the access that is counted for it
                 sources, site = ((number(i.attr.lead),) if i.op == "load" else ()), -1
-            made.append(Op(number(i.dest), sources, cost.pipe, cost.issue, cost.latency, site, i.line))
+            made[home[k]].append(Op(number(i.dest), sources, cost.pipe, cost.issue, cost.latency, site, i.line))
             row = rows.setdefault((i.file, i.line), len(rows))
-            _tally(entries, i, cost, row, k, len(node.succs))
-        blocks.append(BasicBlock(k, tuple(made), tuple(node.succs), len(node.loops)))
+            _tally(entries, i, cost, row, k, home[k], len(node.succs))
+    blocks = [BasicBlock(k, tuple(made[k]), tuple(n.succs), len(n.loops)) for k, n in enumerate(nodes)]
     static = np.zeros((len(METRICS), max(len(rows), 1), len(nodes)), np.int64)
     for metric, row, k, amount in entries:
         static[METRICS.index(metric), row, k] += amount
@@ -378,10 +387,12 @@ def _uniform_shapes(sites: tuple[Site, ...], uniform: list[int]) -> np.ndarray:
 METRICS = ("issue", "ints", "table_flops", "branches", "barriers", *(f"flops.{t}" for t in FLOP_TYPES), *(f"pipe.{p}" for p in PIPES))
 
 
-def _tally(entries: list, i: Instr, cost: costs.Cost, row: int, k: int, successors: int) -> None:
+def _tally(entries: list, i: Instr, cost: costs.Cost, row: int, k: int, issued: int, successors: int) -> None:
+    """k: the basic block; issued: the one with whose executions its instructions are issued."""
     if cost.issue:
-        entries.append(("issue", row, k, cost.issue))
-        entries.append((f"pipe.{cost.pipe}", row, k, cost.issue))
+        entries.append(("issue", row, issued, cost.issue))
+        # an access that is switched off in all lanes takes a slot, and goes no further
+        entries += [(f"pipe.{pipe}", row, k if pipe == "lsu" else issued, n) for pipe, n in cost.by_pipe]
     if cost.ints:
         entries.append(("ints", row, k, cost.ints))
     kind = costs.flop_type(i)

@@ -7,14 +7,16 @@ The optimised IR is not SASS. Rows follow what NVPTX code generation does with 6
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from solcourse.simt.ir import Instr
+from solcourse.simt.ir import Const, Function, Instr
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """issue slots, pipe and latency class (records.Op), FLOPs per lane, whether those come from a table, integer operations."""
+    """issue slots, pipe and latency class (records.Op), FLOPs per lane, whether those come from a table, integer operations; others: the
+    part of the slots that is on other pipes than `pipe`."""
 
     issue: int
     pipe: str
@@ -22,6 +24,12 @@ class Cost:
     flops: int = 0
     table: bool = False
     ints: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def by_pipe(self) -> tuple[tuple[str, int], ...]:
+        """(pipe, slots) of each."""
+        return ((self.pipe, self.issue - sum(n for _, n in self.others)), *self.others)
 
 
 FREE = Cost(0, "none", "none")
@@ -35,9 +43,16 @@ def _float(t: object, issue: int, flops: int) -> Cost:
     return Cost(issue, "fma", "alu", flops)
 
 
+def _double_root(issue: int, flops: int) -> Cost:
+    """Division and roots of doubles: a MUFU for the first bits, then a chain of fp64 operations. Slots on fp64 from ilp-tlp-v100, whose
+    DDIV takes the time of 6.5 DFMAs at 32 warps and DSQRT that of 8.6."""
+    return Cost(issue, "fp64", "fp64", flops, True, others=(("xu", 1), ("alu", 1)))
+
+
 _INT64 = {"add": 2, "sub": 2, "and": 2, "or": 2, "xor": 2, "shl": 2, "lshr": 2, "ashr": 1, "mul": 4,
           "sdiv": 70, "udiv": 70, "srem": 70, "urem": 70}  # fmt: skip  # (guess), from a trial against SASS
-_INT32 = {"sdiv": 18, "udiv": 18, "srem": 18, "urem": 18}  # (guess)
+# 32-bit division and remainder: one chain through the reciprocal of a float, read in SASS (sm_75 to sm_90)
+_DIVIDE32 = Cost(18, "alu", "xu", ints=1, others=(("fma", 7), ("xu", 3)))
 
 # library calls: (issue slots float, issue slots double, FLOPs counted); (guess), but for sin, cos, tan, log and exp of doubles:
 # fp64 instructions counted in the PTX that NVVM makes, and a few others
@@ -50,7 +65,12 @@ _LIBRARY = {
     "erfinv": (30, 70, 20), "erfcinv": (30, 70, 20), "erfcx": (28, 60, 20), "normcdf": (30, 64, 20), "normcdfinv": (30, 70, 20),
     "sinpi": (12, 22, 12), "cospi": (12, 22, 12), **dict.fromkeys(("j0", "j1", "y0", "y1"), (40, 80, 30)), "jn": (80, 160, 60), "yn": (80, 160, 60),
 }  # fmt: skip
-_ROOT = {"sqrt": (6, 12, 1), "rsqrt": (3, 10, 1), "div": (9, 20, 1), "rcp": (8, 16, 1)}
+# of these slots, how many single-precision calls have on the XU: read in SASS, or recalled (guess)
+_MUFU = {"exp": 1, "exp2": 1, "exp10": 1, "expm1": 1, "tanh": 2, "sinh": 2, "cosh": 2, "pow": 2, "hypot": 1, "cbrt": 2, "erf": 1, "erfc": 2,
+         "sqrt": 1, "rsqrt": 1, "div": 1, "rcp": 1}  # fmt: skip
+_FAST = {"exp": (3, 1), "exp10": (3, 1), "log": (3, 1), "log2": (2, 1), "log10": (3, 1), "sin": (2, 1), "cos": (2, 1), "tan": (4, 3),
+         "pow": (5, 2)}  # fmt: skip  # __nv_fast_*: slots, of them on the XU
+_ROOT = {"sqrt": (6, 11, 1), "rsqrt": (4, 10, 1), "div": (9, 9, 1), "rcp": (8, 8, 1)}
 _ONE = {"fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "copysign", "minnum", "maxnum", "fmin", "fmax", "round", "roundeven"}
 
 
@@ -66,10 +86,38 @@ def library_name(callee: str) -> str:
     return name[:-1] if name.endswith("f") and name[:-1] in (_LIBRARY | _ROOT | dict.fromkeys(_ONE | {"fma"})) else name
 
 
-def cost_of(i: Instr, space: str | None = None) -> Cost:
-    """The row of one instruction. `space` is given for memory instructions."""
+def narrow(function: Function) -> set[str]:
+    """The 64-bit values whose upper half is known to be zero: ptxas computes with the lower one alone."""
+    values = [i for b in function.blocks for i in b.instrs if i.type == "i64" and i.dest]
+    known = {i.dest for i in values if i.op in ("zext", "and", "or", "xor", "phi", "select", "lshr", "urem", "udiv")}
+
+    def low(x: object) -> bool:
+        return x in known or (isinstance(x, Const) and x.value is not None and 0 <= int(x.value) < 1 << 32)
+
+    def holds(i: Instr) -> bool:
+        if i.op == "zext":
+            return i.attr in ("i1", "i8", "i16", "i32")
+        if i.op in ("and", "urem"):
+            return any(map(low, i.args))
+        if i.op == "select":
+            return all(map(low, i.args[1:]))
+        return low(i.args[0]) if i.op in ("lshr", "udiv") else all(map(low, i.args))
+
+    before = -1
+    while before != len(known):  # around loops: assume that it holds, until something says that it does not
+        before = len(known)
+        known -= {i.dest for i in values if i.dest in known and not holds(i)}
+    return known
+
+
+def cost_of(i: Instr, space: str | None = None, low: Collection[str] = ()) -> Cost:
+    """The row of one instruction. `space` is given for memory instructions; low: values whose upper 32 bits are zero."""
     op, t = i.op, i.type
     wide = t in ("i64", "ptr")
+    if op in ("and", "or", "xor", "select", "icmp", "lshr", "udiv", "urem") and (wide or op == "icmp"):
+        args = i.args[1:] if op == "select" else i.args
+        if all(a in low or (isinstance(a, Const) and a.value is not None and 0 <= int(a.value) < 1 << 32) for a in args):
+            return _DIVIDE32 if op in ("udiv", "urem") else _SEL if op == "select" else _ALU
     if op in ("load", "store"):
         if space == "constant":
             return Cost(1, "alu", "alu")
@@ -83,13 +131,15 @@ def cost_of(i: Instr, space: str | None = None) -> Cost:
     if op == "fneg":
         return FREE if i.attr == "free" else _float(t, 1, 0)
     if op == "fdiv":
-        return Cost(20, "fp64", "fp64", 1) if t == "double" else Cost(9, "fma", "xu", 1)
+        return _double_root(_ROOT["div"][1], 1) if t == "double" else Cost(9, "fma", "xu", 1, others=(("xu", 1),))
     if op == "frem":
         return Cost(40, "fp64", "fp64", 1, True) if t == "double" else Cost(20, "fma", "alu", 1, True)
     if op in _INT64:
         if op == "mul":
             return Cost(4 if wide else 1, "fma", "alu", ints=1)
-        return Cost(_INT64[op] if wide else _INT32.get(op, 1), "alu", "alu", ints=1)
+        if op in ("sdiv", "udiv", "srem", "urem") and not wide:
+            return _DIVIDE32
+        return Cost(_INT64[op] if wide else 1, "alu", "alu", ints=1)
     if op in ("icmp", "fcmp"):
         if i.attr[1] == "double":
             return Cost(1, "fp64", "fp64")
@@ -109,7 +159,7 @@ def cost_of(i: Instr, space: str | None = None) -> Cost:
     if op == "ret":
         return Cost(1, "cbu", "none")
     if op == "barrier":
-        return Cost(1, "lsu", "barrier")
+        return Cost(1, "adu", "barrier")
     if op == "call":
         return _call(i)
     return FREE
@@ -134,12 +184,16 @@ def _call(i: Instr) -> Cost:
     double = i.type == "double"
     if bare in ("fma", "fmuladd"):
         return _float(i.type, 1, 2)
-    if bare in _LIBRARY:
-        single, wide, flops = _LIBRARY[bare]
-        return Cost(wide, "fp64", "fp64", flops, True) if double else Cost(single, "fma", "xu", flops, True)
-    if bare in _ROOT or "sqrt" in name:
-        single, wide, flops = _ROOT.get(bare, _ROOT["sqrt"])
-        return Cost(wide, "fp64", "fp64", flops, True) if double else Cost(single, "fma", "xu", flops, True)
+    if bare in _LIBRARY or bare in _ROOT or "sqrt" in name:
+        single, wide, flops = _LIBRARY.get(bare) or _ROOT.get(bare, _ROOT["sqrt"])
+        mufu = _MUFU.get(bare, 1 if "sqrt" in name else 0)
+        if name.startswith("__nv_fast_") and bare in _FAST:
+            single, mufu = _FAST[bare]
+        if double and bare not in _LIBRARY:
+            return _double_root(wide, flops)
+        if double:
+            return Cost(wide, "fp64", "fp64", flops, True)
+        return Cost(single, "fma", "xu", flops, True, others=(("xu", mufu),) if mufu else ())
     if bare in _ONE:
         return _float(i.type, 1, 0)
     if bare.startswith(("popc", "ctpop", "clz", "ctlz", "ffs", "cttz", "brev", "bitreverse")):

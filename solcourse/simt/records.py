@@ -21,7 +21,7 @@ ACCESS_KINDS = (
     "global_load", "global_store", "shared_load", "shared_store",
     "local_load", "local_store", "global_atomic", "shared_atomic",
 )  # fmt: skip
-PIPES = ("fma", "alu", "fp64", "xu", "lsu", "cbu")
+PIPES = ("fma", "alu", "fp64", "xu", "lsu", "cbu", "adu")
 FLOP_TYPES = ("fp16", "fp32", "fp64")
 
 

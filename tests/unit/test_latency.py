@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from handmade_runs import load, op, program, store
 
-from solcourse.latency import HOIST, UNROLL, Latencies, hoist_loads, schedule, walk
+from solcourse.latency import HOIST, UNROLL, UNROLL_LOADS, Latencies, hoist_loads, schedule, walk
 
 GLOBAL, SHARED = "global_load", "shared_load"
 
@@ -125,10 +127,23 @@ def sum_loop(barrier=False):
     return counted_loop(body, (GLOBAL,))
 
 
-def test_a_small_rolled_loop_has_four_loads_in_flight():
-    # 500 cycles of latency for every four iterations instead of for each
-    assert cycles(sum_loop(), [1, 400, 1], site=(500.0,)).cycles / 400 == pytest.approx(500 / UNROLL, rel=0.1)
-    assert schedule(sum_loop()).stall_weight == (1 / UNROLL,)
+def test_a_small_loop_that_only_loads_has_sixteen_loads_in_flight():
+    # 500 cycles of latency, and 16 dependent FMAs of 4 cycles minus what overlaps, for every 16 iterations instead of for each
+    per_round = cycles(sum_loop(), [1, 1600, 1], site=(500.0,)).cycles / 100
+    assert 500 + 16 * 4 < per_round < 500 + 16 * 4 + 3 * 16
+    assert schedule(sum_loop()).stall_weight == (1 / UNROLL_LOADS,)
+
+
+def test_a_loop_that_fills_shared_memory_has_four_loads_in_flight():
+    body = sum_loop().blocks[1].ops
+    stores = program([([op(0)], (1,)), ([*body[:-1], store(7, 9, 1), body[-1]], (1, 2), 1), ([op(99, (9,))], ())], (GLOBAL, "shared_store"))
+    assert cycles(stores, [1, 400, 1], site=(500.0, 1.0)).cycles / 400 == pytest.approx(500 / UNROLL, rel=0.15)
+
+
+def test_a_step_from_outside_keeps_a_loop_rolled():
+    """A grid-stride loop: its step is gridDim x blockDim, which ptxas does not know."""
+    body = [replace(o, sources=(7, 0)) if o.dest == 11 else o for o in sum_loop().blocks[1].ops]
+    assert cycles(counted_loop(body, (GLOBAL,)), [1, 400, 1], site=(500.0,)).cycles / 400 > 500
 
 
 def test_a_barrier_in_the_loop_keeps_it_rolled():
@@ -162,5 +177,8 @@ def test_a_block_taken_half_the_time_costs_half():
 
 
 def test_more_iterations_never_cost_less():
-    times = [cycles(sum_loop(), [1, n, 1], site=(500.0,)).cycles for n in (4, 5, 7, 8, 13, 100, 101)]  # below 4 the loop stays rolled
+    # multiples of 16: the rest of 13 takes an 8 and a 4, one latency each, where 16 go together
+    times = [cycles(sum_loop(), [1, n, 1], site=(500.0,)).cycles for n in (1, 2, 3, 16, 17, 24, 32, 100, 101)][3:]
     assert times == sorted(times)
+    parts = [cycles(sum_loop(), [1, n, 1], site=(500.0,)).cycles for n in (4, 5, 6, 7)]
+    assert parts == sorted(parts)
