@@ -90,8 +90,9 @@ def fill_cycles(sectors: float) -> float:
     return sectors * SECTOR_BYTES / constant("fill_bytes_clk")
 
 
-def l2_seconds(l2_bytes: float, gpu: Device) -> float:
-    return l2_bytes / gpu.l2_bytes_per_s
+def l2_seconds(l2_bytes: float, partial_sectors: float, gpu: Device) -> float:
+    """partial_sectors: of those that are written, the incomplete ones, which a slice reads and merges before it writes them."""
+    return (l2_bytes + constant("merge_accesses") * SECTOR_BYTES * partial_sectors) / gpu.l2_bytes_per_s
 
 
 def atomic_seconds(sectors: float, same_address: float, gpu: Device) -> float:

@@ -17,7 +17,7 @@ from numba import njit
 LOAD, STORE, ATOMIC, LOCAL_LOAD, LOCAL_STORE = range(5)  # what a site does to the caches
 FEWEST = 4  # blocks: where so many are too long for the window, each is cut short
 SITE_REQUESTS, SITE_SECTORS, SITE_TAGS, SITE_PARTIAL, N_STATIC = range(5)  # columns of Index.by_site
-_SHARERS, _LAST_BLOCK, _SIDES, _TOUCHES, _LAST_TOUCH, _LOADED, _BY_LINE = range(7)  # columns of `by_line`
+_SHARERS, _LAST_BLOCK, _SIDES, _TOUCHES, _LAST_TOUCH, _LOADED, _STORED_BY, _STORED, _BY_LINE = range(9)  # columns of `by_line`
 
 
 def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
@@ -73,7 +73,8 @@ class Index(NamedTuple):
     line, words, sectors              (touches,) int32, uint32, uint8: line id, word mask, sector mask
     start        (blocks * warps + 1,) int64: where each warp's group begins
     in_phase     (phases,) int64: requests in each phase;  phase_start (blocks + 1,) int64: first phase of each block
-    by_site      (sites, N_STATIC) int64: requests, sectors, passes through the tag stage, sectors written in part (one per request)
+    by_site      (sites, N_STATIC) int64: requests, sectors, passes through the tag stage, sectors written in part (stores that
+                 a warp makes one after another, without a load in between, go out together)
     """
 
     site: np.ndarray
@@ -126,6 +127,12 @@ def _count(offsets, words, blocks, warps, requests):
 
 
 @compiled
+def incomplete(words):
+    """How many sectors of a line a mask of words touches, but not whole."""
+    return popcount4(sector_mask(words) & sector_mask(~words & 0xFFFFFFFF))
+
+
+@compiled
 def _index(offsets, trace, blocks, warps, site_action, start, key, value, index, by_line, read, written):
     """Fills the index and what is known by line; returns (touches, lines, phases, largest gap)."""
     wrap = len(key) - 1
@@ -134,6 +141,7 @@ def _index(offsets, trace, blocks, warps, site_action, start, key, value, index,
     for b in range(blocks):
         i = offsets[b]
         previous = np.int64(1 << 20)
+        waited = np.int64(0)
         fresh = 1
         while i < offsets[b + 1]:
             header = np.int64(trace[i] & np.uint64(0x7FFFFFFFFFFFFFFF))
@@ -143,8 +151,10 @@ def _index(offsets, trace, blocks, warps, site_action, start, key, value, index,
             n = header & 0xFFFF
             if warp < previous:
                 fresh = 1  # the engine runs warp after warp between two barriers
-            previous = warp
             r = start[b * warps + warp]
+            if warp != previous or action != STORE:
+                waited = r  # stores of this warp from here on go out together, until it loads again
+            previous = warp
             if r == index.start[b * warps + warp + 1]:  # this warp is cut short here
                 i += n + 1
                 continue
@@ -194,7 +204,13 @@ def _index(offsets, trace, blocks, warps, site_action, start, key, value, index,
                     written[d] |= np.uint32(mask)
                 index.by_site[site, SITE_SECTORS] += popcount4(sectors)
                 if action == STORE:
-                    index.by_site[site, SITE_PARTIAL] += popcount4(sectors & sector_mask(~mask & 0xFFFFFFFF))
+                    together, whole = np.int64(0), mask
+                    if by_line[d, _STORED_BY] > waited:  # completes, or goes on with, what this warp has just stored
+                        together = np.int64(np.uint32(by_line[d, _STORED]))
+                        whole |= together
+                    index.by_site[site, SITE_PARTIAL] += incomplete(whole) - incomplete(together)
+                    by_line[d, _STORED_BY] = r + 1
+                    by_line[d, _STORED] = np.int32(np.uint32(whole))
             tags = max(max(s0, s1), max(s2, s3))
             index.tags[r] = tags
             index.by_site[site, SITE_REQUESTS] += 1

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-PROVENANCES = ("data sheet", "microbenchmark", "disassembly", "derived", "recalled", "guess")
+PROVENANCES = ("data sheet", "microbenchmark", "disassembly", "derived", "recalled", "guess", "judgement")
 DOUBTFUL = ("recalled", "guess")
 
 

@@ -31,12 +31,10 @@ from .latency import STALLS, Latencies, Schedule, Walk, schedule, walk
 from .occupancy import Occupancy
 from .simt.records import PIPES, WARP, Counts, EngineRun
 from .traffic import Traffic
+from .uncertainty import Facts, uncertainty
 from .work import Work
 
 P_NORM = constant("p_norm")
-INTERVAL = 1.25  # judgement: twice-as-heavy published simulators reach 14-17 %, and instruction counts here are estimates
-INTERVAL_GUESSED = 1.5  # judgement: where the winning bound itself rests on a recalled constant
-
 _CORE = ("issue", *(f"pipe_{pipe}" for pipe in PIPES if pipe != "lsu"), "register_file", "constant")
 BOUNDS = (*_CORE[:-1], "lsu", "l1", "fill", "l2", "dram", "latency", "atomic", "constant", "launch")
 # the units of an SM work side by side, and so do its path to L2 and L2 itself: of each group the busiest counts
@@ -69,8 +67,8 @@ class Prediction:
     """What the model says about one launch on one device. Seconds and SM clock cycles.
 
     time_s        start-up on the device + body (ncu: gpu__time_duration)
-    interval_s    (low, high) = time_s / 1.25, x 1.25: the accuracy this kind of model is judged to have on arbitrary kernels; x/÷ 1.5
-                  where the winning bound rests on recalled constants (atomics). Not a statistical confidence interval
+    interval_s    (low, high): time_s / and x a factor that says how well the bounds behind it are known (uncertainty.py), and
+                  interval_why, what makes it as wide as it is. Not a statistical confidence interval
     launch_s      the host's part of a launch: not modelled, 0.0
     bounds        name -> seconds that this resource alone would take (keys: BOUNDS)
     bound         the name of the largest
@@ -100,6 +98,7 @@ class Prediction:
     dram_eta: float
     stalls: Mapping[str, float] = field(default_factory=dict)
     flagged: tuple[str, ...] = ()
+    interval_why: tuple[str, ...] = ()
 
 
 def _asymptote(gpu: Device, eta: float, bytes_per_thread: int, waits: bool) -> float:
@@ -263,7 +262,7 @@ def _demand(run: EngineRun, traffic: Traffic, gpu: Device, blocks_per_sm: int) -
     sm["l1"] = bounds.l1_cycles(bounds.data_wavefronts(run), bounds.path_cycles(run, gpu), traffic.tag_wavefronts)
     sm["fill"] = bounds.fill_cycles(traffic.l1_miss_sectors + c.global_store.sectors)
     chip = {
-        "l2": bounds.l2_seconds(traffic.l2_bytes, gpu),
+        "l2": bounds.l2_seconds(traffic.l2_bytes, traffic.partial_store_sectors, gpu),
         "dram": bounds.dram_seconds(traffic.dram_bytes, gpu, _eta(traffic, gpu)),
         "atomic": bounds.atomic_seconds(c.global_atomic.sectors, run.same_address_atomics, gpu),
     }
@@ -305,8 +304,17 @@ def _stores(run: EngineRun) -> bool:
     return bool(run.counts.global_store.requests or run.counts.global_atomic.requests)
 
 
-def predict(run: EngineRun, traffic: Traffic, device: str | Device, occupancy: Occupancy) -> Prediction:
-    """The time of one launch on one device, bound by bound. Deterministic; nothing is executed.
+def _weights(total: Mapping[str, float]) -> dict[str, float]:
+    """The longest bound of each group, and the latency, as they go into the norm."""
+    longest = [max(names, key=lambda name: total[name]) for names in _GROUPS]
+    return {name: total[name] ** P_NORM for name in (*longest, "latency")}
+
+
+def predict(
+    run: EngineRun, traffic: Traffic, device: str | Device, occupancy: Occupancy, *, estimated_registers: bool = False
+) -> Prediction:
+    """The time of one launch on one device, bound by bound. Deterministic; nothing is executed. estimated_registers: whether the occupancy
+    rests on an estimate of registers; the interval is wider then.
 
     Raises: UnknownName for an unknown device.
     """
@@ -335,13 +343,17 @@ def predict(run: EngineRun, traffic: Traffic, device: str | Device, occupancy: O
         total["latency"] += tail
     body += tail
     total["launch"] = gpu.launch_us_stream * 1e-6
-    return _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay)
+    return _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay, estimated_registers)
 
 
-def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay) -> Prediction:
+def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay, estimated_registers) -> Prediction:
     time_s = body + total["launch"]
     bound = max(BOUNDS, key=lambda name: total[name])
-    factor = INTERVAL_GUESSED if bound in ("atomic", "constant", "pipe_cbu") else INTERVAL
+    flagged = tuple(sorted(name for name in _INPUTS[bound] if name in gpu.flagged))
+    missed = bound in ("dram", "l2", "fill", "latency") and not traffic.exact
+    alone = bool(warps.barriers) and occupancy.blocks_per_sm == 1
+    facts = Facts(bool(flagged), estimated_registers and occupancy.limiter == "registers", missed, alone)
+    doubt = uncertainty(_weights(total), total["launch"] / time_s, facts)
     per_warp = max(demand.sm.values()) / run.warps_per_block
     chip = max(demand.chip.values()) * gpu.clock_hz * gpu.sms / run.warps_per_block
     tightest = max(per_warp, chip)
@@ -349,7 +361,7 @@ def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body,
     return Prediction(
         device=gpu.name,
         time_s=time_s,
-        interval_s=(time_s / factor, time_s * factor),
+        interval_s=(time_s / doubt.factor, time_s * doubt.factor),
         launch_s=0.0,
         bounds={name: float(total[name]) for name in BOUNDS},
         bound=bound,
@@ -362,5 +374,6 @@ def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body,
         warps_needed=warps.median.cycles / tightest if tightest else 0.0,
         dram_eta=_eta(traffic, gpu),
         stalls={name: warps.median.stalls.get(name, 0.0) for name in STALLS},
-        flagged=tuple(sorted(name for name in _INPUTS[bound] if name in gpu.flagged)),
+        flagged=flagged,
+        interval_why=doubt.reasons,
     )

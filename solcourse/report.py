@@ -307,7 +307,7 @@ def predicted(
     held = registers_on(gpu, run.program, run, run.threads_per_block, override=registers)
     fits = occupancy_of(gpu, run.threads_per_block, held.count, run.shared_bytes, barriers=1 if run.counts.barriers else 0)
     moved = traffic_of(run, gpu, fits, cache=cache)
-    said = predict(run, moved, gpu, fits)
+    said = predict(run, moved, gpu, fits, estimated_registers=held.source.startswith("estimated"))
     return Report(
         kernel=run.program.kernel,
         device=gpu,

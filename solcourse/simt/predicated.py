@@ -55,7 +55,7 @@ def homes(nodes: Sequence[Any], slots: Callable[[Instr], int]) -> tuple[list[int
             sides, join = [a, b], succs[a][0]
         else:
             continue
-        if join <= k or sum(size[s] for s in sides) > MOST_SLOTS:
+        if join <= k or any(size[s] > MOST_SLOTS for s in sides):
             continue
         gone.update((k, *sides))
         take(k, sides)
