@@ -1,8 +1,9 @@
 """The launches of a whole program, folded: kernel -> shapes of launch -> how many, one Report each. What a program's profile is.
 
-The first launch of a shape runs with every counter on and is predicted; the others of that shape run plainly and are taken to
-cost the same. Where a kernel comes in more than MOST_SHAPES shapes, a further one is counted in full only when it is larger than
-any before, and else takes the time of the nearest: profiling costs what a few launches cost, however long the program runs.
+The first launch of a shape runs with every counter on and is predicted; the others of that shape run plainly and are taken to do
+the same, and each is priced with what the launches before it left in L2. Where a kernel comes in more than MOST_SHAPES shapes, a
+further one is counted in full only when it is larger than any before, and else takes the time of the nearest: profiling costs what a
+few launches cost, however long the program runs.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from solcourse.hardware import Device
 
 if TYPE_CHECKING:
     from solcourse.report import Report
+    from solcourse.residency import L2Contents
     from solcourse.simt.frontend import KernelIR, LaunchSpec
     from solcourse.simt.records import EngineRun
 
 MOST_SHAPES = 12  # of one kernel, counted in full whatever their size
+STEPS = 16  # how finely the part of a launch's data that is in L2 is told
 LARGER = 1.5  # times the threads of the largest before
 
 
@@ -70,11 +73,35 @@ def _host_bytes(value: Any) -> int:
 
 @dataclass
 class Row:
-    """One shape's launches. report: of the first; None where it was not counted in full, and `time_s` is then another shape's."""
+    """One shape's launches. report: of the first, with nothing in L2 at its start; None where it was not counted in full, and another
+    shape's times stand for its own.
+
+    states   how many launches found L2 in which state: (sixteenths read, sixteenths rewritten) of traffic.Resident -> launches
+    """
 
     shape: Shape
     launches: int = 0
     report: Report | None = None
+    states: dict[tuple[int, int], int] = field(default_factory=dict)
+    prices: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    @property
+    def found(self) -> float:
+        """The part of what all these launches read that was in L2 at their start."""
+        return sum(n * read for (read, _), n in self.states.items()) / (STEPS * max(1, self.launches))
+
+    def price(self, state: tuple[int, int]) -> float:
+        """Predicted seconds of one launch of a counted shape that finds L2 so."""
+        from solcourse.report import predicted
+        from solcourse.traffic import Resident
+
+        assert self.report is not None and self.report.run is not None
+        if state == (0, 0):
+            return self.report.time_s
+        if state not in self.prices:
+            cache = Resident(state[0] / STEPS, state[1] / STEPS)
+            self.prices[state] = predicted(self.report.run, self.report.device, cache=cache).time_s
+        return self.prices[state]
 
 
 @dataclass
@@ -106,14 +133,16 @@ class KernelLaunches:
         return max((row.report for row in self.shapes.values() if row.report), key=lambda report: report.time_s)
 
     def each_s(self, row: Row) -> float:
-        """Predicted seconds of one launch: its own, or of the counted shape that is nearest in threads."""
-        if row.report is not None:
-            return row.report.time_s
-        counted = [(abs(r.shape.threads - row.shape.threads), r.report.time_s) for r in self.shapes.values() if r.report]
-        return min(counted)[1]
+        """Predicted seconds of one launch, on average."""
+        return self.row_s(row) / max(1, row.launches)
 
     def row_s(self, row: Row) -> float:
-        return row.launches * self.each_s(row)
+        """Predicted seconds of a shape's launches, or as many of the counted shape that is nearest in threads."""
+        if row.report is None:
+            counted = (r for r in self.shapes.values() if r.report)
+            near = min(counted, key=lambda r: (abs(r.shape.threads - row.shape.threads), self.row_s(r)))
+            return row.launches * self.each_s(near)
+        return sum(n * row.price(state) for state, n in row.states.items())
 
     def is_new(self, shape: Shape) -> bool:
         """Whether a launch of this shape is to be counted in full."""
@@ -130,6 +159,7 @@ class Launches:
         self.device, self.recording = device, recording
         self.on_all = False  # whether each kernel's heaviest launch is also shown for every known device
         self._kernels: dict[tuple[str, str, int], KernelLaunches] = {}
+        self._l2: L2Contents | None = None
         self._lock = threading.Lock()
 
     @property
@@ -150,6 +180,7 @@ class Launches:
         """Begins anew."""
         with self._lock:
             self._kernels.clear()
+            self._l2 = None
 
     def wants(self, kernel: KernelIR, shape: Shape) -> bool:
         """Whether this launch is to be counted in full."""
@@ -158,9 +189,13 @@ class Launches:
         known = self._kernels.get(place_of(kernel))
         return known is None or known.is_new(shape)
 
-    def add(self, kernel: KernelIR, shape: Shape, run: EngineRun | None) -> None:
-        """One more launch; `run` where it was counted in full. Raises LaunchError where its block does not fit the device."""
+    def add(self, kernel: KernelIR, shape: Shape, run: EngineRun | None, allocations: Sequence[Any] = ()) -> None:
+        """One more launch; `run` where it was counted in full, allocations: simt.arguments.Allocation of each of its arrays.
+
+        Raises LaunchError where its block does not fit the device."""
         from solcourse.report import predicted
+        from solcourse.residency import L2Contents, touched
+        from solcourse.simt.device_memory import allocation_at
 
         report = predicted(run, self.device) if run is not None else None
         with self._lock:
@@ -168,6 +203,13 @@ class Launches:
             row = known.shapes.setdefault(shape, Row(shape))
             row.launches += 1
             row.report = row.report or report
+            if self._l2 is None:
+                self._l2 = L2Contents(self.device.l2_bytes)
+            # numba copies host arrays to a place of its own for each launch: nothing of them is there before
+            on_device = [a for a in allocations if allocation_at(a.address) is not None]
+            found = self._l2.launch(touched(row.report.run if row.report else None, on_device))
+            state = round(STEPS * found.read), round(STEPS * found.rewritten)
+            row.states[state] = row.states.get(state, 0) + 1
 
     # --------------------------------------------------------------------------------------------------------------- looks
     def save(self, path: str | Path) -> Path:

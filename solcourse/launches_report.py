@@ -73,7 +73,14 @@ def _notes(kernel: KernelLaunches) -> Iterator[str]:
         left = f"{launched(sum(row.launches for row in rest))}, {units.seconds(sum(map(kernel.row_s, rest)))}"
         yield f"... and {len(rest)} shapes more: {left}."
     if kernel.launches > sum(1 for row in rows if row.report):
-        yield "The first launch of each shape was counted in full; the others of that shape are taken to cost the same."
+        yield "The first launch of each shape was counted in full; the others of that shape are taken to do the same."
+    warm = sum(row.launches - row.states.get((0, 0), 0) for row in rows if row.report)
+    if warm:
+        found = sum(row.found * row.launches for row in rows if row.report) / sum(row.launches for row in rows if row.report)
+        yield (
+            f"{launched(warm)} found in L2 what launches before had left there, on average {100 * found:.0f} % of what a launch reads: "
+            "the times above count that, the report below is of a launch that finds nothing."
+        )
     if not all(row.report for row in rows):
         yield f"~ : of more than {MOST_SHAPES} shapes, those that were no larger than one before take the time of the nearest counted one."
     copied = sum(row.launches * row.shape.host_bytes for row in rows)
@@ -143,6 +150,7 @@ def as_dict(launches: Launches) -> dict[str, Any]:
             "time_s": kernel.row_s(row),
             "each_s": kernel.each_s(row),
             "counted": row.report is not None,
+            "read_from_l2_left_by_others": row.found,
             "grid": list(shape.grid),
             "block": list(shape.block),
             "dynamic_shared_bytes": shape.dynamic_shared_bytes,

@@ -267,7 +267,7 @@ def _launch(launches: Launches, spec: LaunchSpec, args: tuple) -> None:
     shape = Shape.of(kernel, spec, args)
     counters = launches.wants(kernel, shape)
     result = _execute(kernel, bound, spec, launches.device, counters=counters)
-    launches.add(kernel, shape, result if counters else None)
+    launches.add(kernel, shape, result if counters else None, bound.allocations)
 
 
 def _sanitized_launch(sanitized: Sanitized, spec: LaunchSpec, args: tuple) -> None:

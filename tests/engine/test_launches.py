@@ -104,3 +104,52 @@ def test_a_block_the_device_has_no_room_for_is_refused_as_there():
             else:
                 with pytest.raises(sol.LaunchError, match=r"100,000 bytes of shared memory per block .* Tesla T4 has 65,536"):
                     dynamic[128, 32, 0, 100_000](np.zeros(1))
+
+
+@cuda.jit
+def add_one(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = x[i] + 1
+
+
+def test_a_launch_that_finds_its_arrays_in_l2_is_priced_so():
+    """2 MiB each way: both arrays stay in a T4's L2 of 4 MiB; 16 MiB each way do not."""
+
+    def seconds(n, launches):
+        with sol.use_engine("T4", profile=True) as engine:
+            x, y = cuda.to_device(np.zeros(n, np.float32)), cuda.to_device(np.zeros(n, np.float32))
+            for _ in range(launches):
+                add_one[n // 256, 256](x, y)
+                x, y = y, x
+        (kernel,) = engine.launches.kernels
+        return kernel.time_s, engine.launches
+
+    once, twelve = seconds(1 << 19, 1)[0], seconds(1 << 19, 12)
+    assert 11 * once > twelve[0] > once
+    assert "11 launches found in L2 what launches before had left there, on average 92 % of what a launch reads" in " ".join(
+        str(twelve[1]).split()
+    )  # 11 of 12 launches find all of it
+    once, twelve = seconds(1 << 22, 1)[0], seconds(1 << 22, 12)
+    assert twelve[0] == pytest.approx(12 * once)
+    assert "found in L2" not in str(twelve[1])
+
+
+def test_another_array_of_the_same_shape_is_not_in_l2():
+    with sol.use_engine("T4", profile=True) as engine:
+        for _ in range(3):
+            x, y = cuda.to_device(np.zeros(1 << 18, np.float32)), cuda.to_device(np.zeros(1 << 18, np.float32))
+            add_one[1 << 10, 256](x, y)
+            engine.kept = [*getattr(engine, "kept", []), x, y]  # so that no memory is handed out twice
+    (kernel,) = engine.launches.kernels
+    (row,) = kernel.rows
+    assert (row.launches, row.found) == (3, 0)
+    assert kernel.time_s == pytest.approx(3 * row.report.time_s)
+
+
+def test_host_arrays_are_never_in_l2():
+    x, y = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    with sol.use_engine("T4", profile=True) as engine:
+        for _ in range(3):
+            add_one[1 << 8, 256](x, y)
+    assert engine.launches.kernels[0].rows[0].found == 0

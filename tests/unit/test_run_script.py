@@ -168,7 +168,7 @@ def test_the_profile_folds_launches_and_leaves_standard_output_alone(tmp_path: P
     assert "add_one (program.py, line 5): 8 launches, predicted" in done.stderr
     rows = [line.split() for line in done.stderr.splitlines() if line.endswith("float64[4096]")]
     assert sorted((row[2], row[-3], row[-2]) for row in rows) == [("1", "256", "32"), ("7", "128", "32")]
-    assert "the others of that shape are taken to cost the same" in done.stderr
+    assert "the others of that shape are taken to do the same" in done.stderr
     assert "add_one on Tesla T4: predicted" in done.stderr  # the usual report of the heaviest launch
     assert "beyond on Tesla T4: predicted" in done.stderr
     # 512 float64 of one launch: the only array that was the host's
