@@ -16,7 +16,7 @@ from numba import njit
 
 LOAD, STORE, ATOMIC, LOCAL_LOAD, LOCAL_STORE = range(5)  # what a site does to the caches
 FEWEST = 4  # blocks: where so many are too long for the window, each is cut short
-SITE_REQUESTS, SITE_SECTORS, SITE_TAGS, SITE_PARTIAL, N_STATIC = range(5)  # columns of Index.by_site
+SITE_REQUESTS, SITE_SECTORS, SITE_TAGS, SITE_PARTIAL, SITE_PAIRED, N_STATIC = range(6)  # columns of Index.by_site
 _SHARERS, _LAST_BLOCK, _SIDES, _TOUCHES, _LAST_TOUCH, _LOADED, _STORED_BY, _STORED, _BY_LINE = range(9)  # columns of `by_line`
 
 
@@ -49,6 +49,12 @@ def popcount4(mask):
 
 
 @compiled(inline=True)
+def paired(sectors):
+    """These sectors of a line and the neighbour of each: what comes where DRAM is read in pieces of 64 bytes."""
+    return ((sectors | sectors >> 1) & 5) * 3
+
+
+@compiled(inline=True)
 def hashed(line):
     """Scatters runs of 16 lines; neighbours stay neighbours, which is kind to the caches of the machine that runs this."""
     return (np.int64((np.uint64(line >> 4) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(36)) << 4) + (line & 15)
@@ -74,7 +80,7 @@ class Index(NamedTuple):
     start        (blocks * warps + 1,) int64: where each warp's group begins
     in_phase     (phases,) int64: requests in each phase;  phase_start (blocks + 1,) int64: first phase of each block
     by_site      (sites, N_STATIC) int64: requests, sectors, passes through the tag stage, sectors written in part (stores that
-                 a warp makes one after another, without a load in between, go out together)
+                 a warp makes one after another, without a load in between, go out together), sectors and their neighbours
     """
 
     site: np.ndarray
@@ -100,6 +106,7 @@ class Window(NamedTuple):
     streams    what is loaded is touched once, only stores share lines (and none of it is local memory): no load can hit
     gap        touches, in the order of the trace, between two of the same line, at most
     shared     part of all touches that are of lines touched more than once
+    dirty      sectors written, each once;  torn: those of them that are not written whole
     """
 
     requests: Index
@@ -113,6 +120,8 @@ class Window(NamedTuple):
     streams: bool
     gap: int
     shared: float
+    dirty: int
+    torn: int
 
 
 @compiled
@@ -203,6 +212,7 @@ def _index(offsets, trace, blocks, warps, site_action, start, key, value, index,
                 if action != LOAD and action != LOCAL_LOAD:
                     written[d] |= np.uint32(mask)
                 index.by_site[site, SITE_SECTORS] += popcount4(sectors)
+                index.by_site[site, SITE_PAIRED] += popcount4(paired(sectors))
                 if action == STORE:
                     together, whole = np.int64(0), mask
                     if by_line[d, _STORED_BY] > waited:  # completes, or goes on with, what this warp has just stored
@@ -232,6 +242,13 @@ def _extent(offsets: np.ndarray, budget: int) -> tuple[int, float]:
 
 def _local(index: Index, site_action: np.ndarray) -> bool:
     return bool(index.by_site[site_action >= LOCAL_LOAD, SITE_REQUESTS].any())
+
+
+def _written_sectors(words: np.ndarray) -> tuple[int, int]:
+    """(sectors that word masks touch, those they do not touch whole)."""
+    parts = words.view(np.uint8)
+    touched = int(np.count_nonzero(parts))
+    return touched, touched - int(np.count_nonzero(parts == 0xFF))
 
 
 def window(offsets: np.ndarray, words: np.ndarray, warps: int, site_action: np.ndarray, budget: int) -> Window:
@@ -265,5 +282,5 @@ def window(offsets: np.ndarray, words: np.ndarray, warps: int, site_action: np.n
     streams = not often[:, _LOADED].any() and not _local(index, site_action)
     return Window(
         index, warps, blocks, part, by_line[:, _SHARERS].copy(), by_line[:, _SIDES].copy(), read[:lines].copy(), written[:lines].copy(),
-        streams, int(gap), float(often[:, _TOUCHES].sum()) / max(1, touches),
+        streams, int(gap), float(often[:, _TOUCHES].sum()) / max(1, touches), *_written_sectors(written[:lines]),
     )  # fmt: skip

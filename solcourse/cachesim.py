@@ -19,12 +19,14 @@ from .cache_trace import (
     LOAD,
     LOCAL_LOAD,
     LOCAL_STORE,
+    SITE_PAIRED,
     SITE_REQUESTS,
     SITE_SECTORS,
     STORE,
     Window,
     compiled,
     hashed,
+    paired,
     popcount4,
     sector_mask,
 )
@@ -214,7 +216,7 @@ def _l2_access(s, m, capacity, line, sectors, mask, action, now, site):
         if missing:
             fetch = missing
             if m.granule == 64:  # a sector brings its neighbour
-                fetch = (((missing | missing >> 1) & 5) * 3) & ~valid
+                fetch = paired(missing) & ~valid
             again = popcount4(fetch & np.int64(l2[line, READ_ONCE]))
             table[site, FETCH_AGAIN] += 32 * again
             table[site, FETCH_FIRST] += 32 * (popcount4(fetch) - again)
@@ -621,27 +623,20 @@ def streams(w: Window, m: Machine) -> bool:
 
 def _stream(w: Window, site_action: np.ndarray, m: Machine) -> tuple[np.ndarray, np.ndarray]:
     """What a replay would find, in closed form: nothing hits in whatever order, unless the launch before left it."""
-    x, sites, lines = w.requests, len(site_action), len(w.sharers)
-    table, totals = np.zeros((sites, N_SITE), np.int64), np.zeros(N_TOTAL, np.int64)
-    sectors, requests = x.by_site[:, SITE_SECTORS], x.by_site[:, SITE_REQUESTS]
-    order = np.argsort(x.first)
-    site = np.repeat(x.site[order], x.length[order])  # of each touch
+    lines = len(w.sharers)
+    table, totals = np.zeros((len(site_action), N_SITE), np.int64), np.zeros(N_TOTAL, np.int64)
+    static = w.requests.by_site
     stays = m.passes == 2 and m.l2_lines >= lines
     reads = site_action != STORE
-    fetched = x.sectors.astype(np.int64)
-    if m.granule == 64:  # a sector brings its neighbour
-        fetched = ((fetched | fetched >> 1) & 5) * 3
-    table[:, L2_LOOKUPS] = sectors
-    table[:, L2_HITS] = np.where(reads & (not stays), 0, sectors)
-    table[:, AT_L2 if stays else AT_DRAM] = np.where(reads, requests, 0)
+    table[:, L2_LOOKUPS] = static[:, SITE_SECTORS]
+    table[:, L2_HITS] = np.where(reads & (not stays), 0, static[:, SITE_SECTORS])
+    table[:, AT_L2 if stays else AT_DRAM] = np.where(reads, static[:, SITE_REQUESTS], 0)
     if not stays:
-        table[:, FETCH_FIRST] = np.where(reads, np.bincount(site, 32 * _BITS[fetched], sites), 0)
-    written = _sectors_of(w.written)
-    incomplete = int(_BITS[written & _sectors_of(~w.written)].sum()) if not (site_action == ATOMIC).any() else 0  # atomics fetch first
-    dirty = 32 * int(_BITS[written].sum())
+        table[:, FETCH_FIRST] = np.where(reads, 32 * static[:, SITE_PAIRED if m.granule == 64 else SITE_SECTORS], 0)
+    torn = 0 if (site_action == ATOMIC).any() else w.torn  # atomics fetch first
     gone = max(0, lines - m.l2_lines)  # of the lines, evenly over what was written
-    early = round(dirty * gone / max(1, lines))
-    totals[WRITEBACK_FIRST] = dirty if m.passes == 2 and not stays else early
-    totals[LEFT_FIRST] = dirty - early
-    totals[MERGE_READS] = round(m.granule * incomplete * gone / max(1, lines))
+    early = round(32 * w.dirty * gone / max(1, lines))
+    totals[WRITEBACK_FIRST] = 32 * w.dirty if m.passes == 2 and not stays else early
+    totals[LEFT_FIRST] = 32 * w.dirty - early
+    totals[MERGE_READS] = round(m.granule * torn * gone / max(1, lines))
     return table, totals

@@ -316,14 +316,14 @@ def _scaled(run: EngineRun, p: _Prepared, table: np.ndarray) -> _Scaled:
             scale[i] = counted.sectors / static[i, trace.SITE_SECTORS]
         elif counted.sectors and kinds[i].startswith("global"):  # cut off (guess): a load is like the others, what is written is new
             scale[i] = 1.0
-            static[i] = counted.requests, counted.sectors, counted.requests, 0.0
+            static[i] = counted.requests, counted.sectors, counted.requests, 0.0, 0.0
             full[i] = counted.sectors * typical if asked and loads[i] else _once(kinds[i], counted.requests, counted.sectors)
             unseen += SECTOR_BYTES * counted.sectors * written[i]
     full *= scale[:, None]
     static *= scale[:, None]
     seen = static[written, trace.SITE_SECTORS].sum() - unseen / SECTOR_BYTES
     writes = _ratio(seen, p.window.requests.by_site[written, trace.SITE_SECTORS].sum()) or blocks
-    requests, sectors, tags, partial = static.T
+    requests, sectors, tags, partial, _ = static.T
     return _Scaled(full, requests, sectors, tags, partial, blocks, writes, unseen)
 
 
