@@ -230,7 +230,11 @@ def figure(results: Sequence[Result]) -> None:
     shapes = {"DRAM": "o", "L1, shared memory": "s", "L2, atomics": "D", "latency": "^", "issue and pipes": "v"}
     groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for r in results:
-        slower = r.measured / r.predicted if r.entry.row["metric"].startswith("time") or "ns" in r.entry.row["unit"] else r.predicted / r.measured
+        slower = (
+            r.measured / r.predicted
+            if r.entry.row["metric"].startswith("time") or "ns" in r.entry.row["unit"]
+            else r.predicted / r.measured
+        )
         group = names.get(r.bound, r.bound if r.bound == "latency" else "issue and pipes")
         groups[group].append((slower / r.R, 1 / r.R))
     fig, ax = plt.subplots(figsize=(5.2, 4.2))
@@ -239,7 +243,9 @@ def figure(results: Sequence[Result]) -> None:
     ax.plot(ends, ends, color="0.5", lw=0.8)
     for group, points in sorted(groups.items()):
         ax.plot(*zip(*points, strict=True), shapes[group], ms=4, alpha=0.75, mew=0, label=group)
-    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured time / speed of light", ylabel="predicted time / speed of light")
+    ax.set(
+        xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured time / speed of light", ylabel="predicted time / speed of light"
+    )
     ax.set_aspect("equal")
     ax.legend(frameon=False, loc="upper left")
     fig.tight_layout()

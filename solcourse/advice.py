@@ -153,6 +153,7 @@ def _too_small(report: Report) -> Iterator[Advice]:
 # What helps where a bound wins and no rule above knows more
 _HELPS = {
     "issue": "fewer instructions: do more with each, or hoist what does not change out of the loop",
+    "register_file": "instructions with fewer different registers: a value used by several in a row is read once",
     "lsu": "fewer memory instructions: wider loads, or values kept in registers",
     "l1": "fewer wavefronts: accesses side by side, and values kept in registers",
     "fill": "less data from L2: a tile kept in shared memory or registers",

@@ -17,7 +17,7 @@ NOTABLE = 0.1  # of the kernel's total: below that a line is left alone
 TIE = 0.99  # a bound this near to the longest shares its place: the counts behind both are no better than that
 COSTS = 0.4  # a bound below this part of the time adds less than 3 % to it: 0.4^3 / 3
 # ncu's two families of "SOL %": which bounds are inside each. gpu__compute_memory_throughput holds DRAM as well
-_COMPUTE = ("issue", "pipe_fma", "pipe_alu", "pipe_fp64", "pipe_xu", "pipe_cbu", "lsu")
+_COMPUTE = ("issue", "pipe_fma", "pipe_alu", "pipe_fp64", "pipe_xu", "pipe_cbu", "pipe_adu", "lsu")
 _MEMORY = ("l1", "l2")
 
 

@@ -25,6 +25,7 @@ __all__ = ["bank_map", "bounds", "gauge", "roofline", "sector_map", "sectors"]
 # Plain words for the model's bounds
 BOUND_WORDS = {
     "issue": "instruction issue",
+    "register_file": "register file",
     "lsu": "load/store unit",
     "l1": "L1 and shared data",
     "fill": "L1 fill",

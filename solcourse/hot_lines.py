@@ -1,8 +1,8 @@
 """How much of the time each source line answers for: the definition of a line's share.
 
-The time after start-up is a soft maximum of the bounds, T = (C_1^p + C_2^p + ...)^(1/p) over five groups. If a line's demand on
-resource x falls by 1 %, T falls by (its part of x) x C_x^p / sum(C^p) percent. That, summed over the resources, is the line's share:
-estimated, as the bounds are, and independent of the order of lines. Shares of a kernel sum to 1, or to less where part of
+The time after start-up is a soft maximum of the bounds, T = (C_1^p + C_2^p + ...)^(1/p) over four groups (model.py), or the latency
+alone where that is longer. If a line's demand on resource x falls by 1 %, T falls by (its part of x) x C_x^p / sum(C^p) percent. That,
+summed over the resources, is the line's share: estimated, as the bounds are, and independent of the order of lines. Shares of a kernel sum to 1, or to less where part of
 the time (kernel start) belongs to no line.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 P = 3  # the model's exponent
 Where = tuple[str, int]  # file, line
-_GROUPS = {"issue": "core", "lsu": "core", "constant": "core", "fill": "l1", "atomic": "l2"}
+_GROUPS = {**dict.fromkeys(("issue", "register_file", "constant", "lsu", "l1"), "sm"), "fill": "l2", "atomic": "l2"}
 _CACHED_KINDS = tuple(kind for kind in ACCESS_KINDS if not kind.startswith("shared"))
 
 
@@ -35,11 +35,11 @@ class HotLine:
 
 
 def _group(bound: str) -> str:
-    return "core" if bound.startswith("pipe_") else _GROUPS.get(bound, bound)
+    return "sm" if bound.startswith("pipe_") else _GROUPS.get(bound, bound)
 
 
-def weights(bounds: Mapping[str, float]) -> dict[str, float]:
-    """Bound -> share of the time. Start-up ("launch") comes before everything else and has its own part; of the rest, a bound has
+def weights(bounds: Mapping[str, float], waiting: float = 1.0) -> dict[str, float]:
+    """Bound -> share of the time. waiting: the part of the latency that competes with L2 and DRAM (Prediction.waiting). Start-up ("launch") comes before everything else and has its own part; of the rest, a bound has
     C^p / sum(C^p): the largest of each group counts, the others of it are hidden behind it.
     """
     start = bounds.get("launch", 0.0)
@@ -53,8 +53,10 @@ def weights(bounds: Mapping[str, float]) -> dict[str, float]:
     top = max((bounds[name] for name in largest.values()), default=0.0)
     if top <= 0:
         return {"launch": 1.0} if start > 0 else {}
-    powers = {name: (bounds[name] / top) ** P for name in largest.values()}
+    powers = {name: (bounds[name] / top) ** P * (waiting if name == "latency" else 1.0) for name in largest.values()}
     total = sum(powers.values())
+    if bounds.get("latency", 0.0) >= top * total ** (1 / P):  # nothing hides any of it
+        powers, total = {"latency": 1.0}, 1.0
     body = top * total ** (1 / P) / (start + top * total ** (1 / P))
     shares = {name: body * power / total for name, power in powers.items() if power > 0}
     return shares | {"launch": 1 - body} if start > 0 else shares
@@ -115,6 +117,8 @@ def demand(report: Report, bound: str) -> dict[Where, float]:
             return _by_counts(report, lambda c: c.warp_instructions)
         case "lsu":
             return _by_counts(report, lambda c: sum(getattr(c, kind).requests for kind in ACCESS_KINDS))
+        case "register_file":
+            return _by_counts(report, lambda c: sum(c.pipes.get(pipe, 0) for pipe in ("fma", "alu", "fp64")))
         case "l1":
             return _by_counts(report, _data_wavefronts)
         case "fill" | "l2":
@@ -131,7 +135,7 @@ def demand(report: Report, bound: str) -> dict[Where, float]:
 def hot_lines(report: Report) -> tuple[HotLine, ...]:
     """The report's lines with their shares, hottest first; lines of equal share in their order in the source."""
     shares: dict[Where, float] = {}
-    for bound, weight in weights(report.bounds).items():
+    for bound, weight in weights(report.bounds, getattr(report.prediction, "waiting", 1.0)).items():
         used = demand(report, bound)
         total = sum(used.values())
         for where, amount in used.items():

@@ -79,6 +79,7 @@ class Prediction:
     block_cycles  residence of a block in its place: its slowest warp, barriers, turnaround
     warps_needed  warps per SM that hide lam behind the tightest throughput bound; above occupancy's, latency shows
     dram_eta      reached part of the data sheet's DRAM rate, for this mix of reads and writes
+    waiting       m, the part of a block's stay in which it waits for global memory
     flagged       Device figures behind the winning bound that are recalled, guessed or of a sister
     """
 
@@ -99,6 +100,7 @@ class Prediction:
     stalls: Mapping[str, float] = field(default_factory=dict)
     flagged: tuple[str, ...] = ()
     interval_why: tuple[str, ...] = ()
+    waiting: float = 1.0
 
 
 def _asymptote(gpu: Device, eta: float, bytes_per_thread: int, waits: bool) -> float:
@@ -343,10 +345,10 @@ def predict(
         total["latency"] += tail
     body += tail
     total["launch"] = gpu.launch_us_stream * 1e-6
-    return _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay, estimated_registers)
+    return _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay, waiting, estimated_registers)
 
 
-def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay, estimated_registers) -> Prediction:
+def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body, tail, stay, waiting, estimated_registers) -> Prediction:
     time_s = body + total["launch"]
     bound = max(BOUNDS, key=lambda name: total[name])
     flagged = tuple(sorted(name for name in _INPUTS[bound] if name in gpu.flagged))
@@ -376,4 +378,5 @@ def _prediction(run, traffic, gpu, occupancy, warps, demand, total, waves, body,
         stalls={name: warps.median.stalls.get(name, 0.0) for name in STALLS},
         flagged=flagged,
         interval_why=doubt.reasons,
+        waiting=waiting,
     )

@@ -17,7 +17,8 @@ PIPE_WORDS = {
     "pipe_alu": "integer, logic and compare",
     "pipe_fp64": "float64 arithmetic",
     "pipe_xu": "special functions and conversions",
-    "pipe_cbu": "branches and barriers",
+    "pipe_cbu": "branches",
+    "pipe_adu": "barriers",
 }
 
 

@@ -35,7 +35,7 @@ def flops(fp32: int = 0, fp64: int = 0) -> MappingProxyType:
 
 
 def pipes(**used: int) -> MappingProxyType:
-    return MappingProxyType({"fma": 0, "alu": 0, "fp64": 0, "xu": 0, "lsu": 0, "cbu": 0} | used)
+    return MappingProxyType({"fma": 0, "alu": 0, "fp64": 0, "xu": 0, "lsu": 0, "cbu": 0, "adu": 0} | used)
 
 
 def access(sectors_per_request: int, requests: int = WARPS, size: int = 4, wavefronts: int = 1, conflicts: int = 0) -> AccessCounts:
