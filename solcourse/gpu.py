@@ -11,9 +11,8 @@ from typing import Any
 
 from solcourse import units
 from solcourse.errors import NoGPU, UnknownName
-from solcourse.hardware import MIB, Device, devices
+from solcourse.hardware import MIB, Device, device_of_driver, devices
 
-DRIVER_NAMES = {"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB"}  # the driver names this one without its form factor
 CURE = (
     "sol.profile(...) predicts the time without a GPU. To measure, use a machine with an NVIDIA GPU and driver (a free Colab or "
     "Kaggle GPU runtime will do) and install numba-cuda[cu13], or numba-cuda[cu12] for an older driver; `solcourse doctor` checks."
@@ -106,17 +105,15 @@ def figures_for(gpu: GpuFacts) -> Device:
 
 
 def _named(gpu: str) -> Device | None:
-    def words(name: str) -> set[str]:
-        return set(name.lower().replace("-", " ").split()) - {"nvidia", "geforce", "tesla"}
-
-    wanted = words(DRIVER_NAMES.get(gpu, gpu))
-    fitting = [d for d in devices() if wanted <= words(d.name)]
-    return min(fitting, key=lambda d: len(words(d.name) - wanted), default=None)
+    try:
+        return device_of_driver(gpu)
+    except UnknownName:
+        return None
 
 
 def relative_of(gpu: GpuFacts) -> Device:
     """The device of the table that is nearest by compute capability, then by SMs."""
-    return min(devices(), key=lambda d: (abs(float(d.cc) - float(gpu.cc)), abs(d.sms - gpu.sms)))
+    return min(devices(all=True), key=lambda d: (abs(float(d.cc) - float(gpu.cc)), abs(d.sms - gpu.sms)))
 
 
 def own_figures(gpu: GpuFacts) -> dict[str, Any]:

@@ -193,7 +193,8 @@ def latencies(run: EngineRun, traffic: Traffic, gpu: Device) -> Latencies:
             l1, l2, dram = traffic.levels_by_site[i] if i < len(traffic.levels_by_site) else (0.0, 0.0, 0.0)
             awaited = sum(lines[k] for k in together[i]) if i < len(together) else lines[i]
             far = gpu.lat_dram + constant("dram_spread") * _expected_most(awaited)
-            cycles = l1 * gpu.lat_l1 + l2 * gpu.lat_l2 + dram * far if l1 + l2 + dram else gpu.lat_l1
+            near = gpu.lat_l1 if gpu.l1_caches_global else gpu.lat_l2
+            cycles = l1 * near + l2 * gpu.lat_l2 + dram * far if l1 + l2 + dram else near
         result.append(cycles + busy[i] - 1)
     pipes = tuple(_warp_busy(gpu, pipe) for pipe in PIPES)
     return Latencies(gpu.lat_alu, gpu.lat_fp64, constant("xu_latency"), pipes, tuple(result), busy)

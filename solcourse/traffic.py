@@ -198,7 +198,8 @@ def _plan(run: EngineRun, p: _Prepared, gpu: Device, occupancy: Occupancy) -> _P
     per_sm = min(occupancy.blocks_per_sm, -(-run.blocks // gpu.sms))
     sms = max(1, min(gpu.sms, traced))
     resident = max(1, min(per_sm, traced // sms))
-    l1 = occupancy.l1_bytes / LINE_BYTES * _share(p, resident, per_sm)
+    # where loads go past L1, the line that they have just asked for is still on its way: the smallest cache that the replay knows
+    l1 = occupancy.l1_bytes / LINE_BYTES * _share(p, resident, per_sm) if gpu.l1_caches_global else 1.0
     duplication = p.two_sided if gpu.l2_partitions == 2 else 0.0
     full = gpu.l2_bytes / LINE_BYTES / (1.0 + duplication)
     at_once = min(run.blocks, gpu.sms * per_sm)
