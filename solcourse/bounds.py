@@ -85,6 +85,15 @@ def data_wavefronts(run: EngineRun) -> float:
     return sum(kind.wavefronts for kind in plain) + constant("atomic_passes") * c.shared_atomic.wavefronts
 
 
+def constant_passes(run: EngineRun) -> float:
+    """Loads of constant memory: one pass for each different address among a warp's lanes.
+
+    Source: CUDA C++ programming guide, constant memory.
+    """
+    sites = zip(run.program.sites, run.site_counts, strict=True)
+    return sum(counted.wavefronts for site, counted in sites if site.kind == "constant_load") / constant("constant_passes")
+
+
 def fill_cycles(sectors: float) -> float:
     """Clocks of the path between L2 and one SM: sectors that L1 missed, and stored ones."""
     return sectors * SECTOR_BYTES / constant("fill_bytes_clk")

@@ -267,14 +267,9 @@ def _l1_find(s, sm, z, line):
 
 
 @compiled
-def _l1_settle(s, sm, z, granule, slot):
-    """A line becomes resident; where there is no room, the least recently used one leaves. Only local memory is ever dirty in L1."""
+def _l1_evict(s, sm, z, granule):
+    """The least recently used line leaves. Only local memory is ever dirty in L1."""
     l1, state = s.l1, s.sm
-    l1[slot, WAITED] = 0
-    _l1_push(s, sm, slot)
-    if state[sm, RESIDENT] < z.resident:
-        state[sm, RESIDENT] += 1
-        return
     out = state[sm, OLDEST]
     _l1_unlink(s, sm, out)
     line = np.int64(l1[out, TAG])
@@ -295,6 +290,17 @@ def _l1_settle(s, sm, z, granule, slot):
         s.table[site, L2_LOOKUPS] += popcount4(dirty)
         s.table[site, L2_HITS] += popcount4(dirty)
         s.l2[line, DIRTY] = np.int64(s.l2[line, DIRTY]) | _word_mask(dirty)
+
+
+@compiled(inline=True)
+def _l1_settle(s, sm, z, granule, slot):
+    """A line becomes resident; where there is no room, another leaves."""
+    s.l1[slot, WAITED] = 0
+    _l1_push(s, sm, slot)
+    if s.sm[sm, RESIDENT] < z.resident:
+        s.sm[sm, RESIDENT] += 1
+    else:
+        _l1_evict(s, sm, z, granule)
 
 
 @compiled(inline=True)

@@ -125,11 +125,22 @@ def demand(report: Report, bound: str) -> dict[Where, float]:
             return _demand(report, lambda site: _sectors_below_l1(report, site))
         case "dram":
             return _dram_sectors(report)
+        case "constant":
+            return _passes(report)
         case "latency":
             return _by_counts(report, lambda c: _latency(c, report))
         case "atomic":
             return _by_counts(report, lambda c: c.global_atomic.sectors + c.shared_atomic.wavefronts)
     return {}
+
+
+def _passes(report: Report) -> dict[Where, float]:
+    """Different addresses that warps ask constant memory for."""
+    found: dict[Where, float] = {}
+    for site, counted in zip(report.run.program.sites, report.run.site_counts, strict=True) if report.run is not None else ():
+        if site.kind == "constant_load":
+            found[site.file, site.line] = found.get((site.file, site.line), 0.0) + counted.wavefronts
+    return found
 
 
 def hot_lines(report: Report) -> tuple[HotLine, ...]:

@@ -187,6 +187,8 @@ def latencies(run: EngineRun, traffic: Traffic, gpu: Device) -> Latencies:
     for i, site in enumerate(run.program.sites):
         if site.kind.startswith("shared"):
             cycles = gpu.lat_smem
+        elif site.kind == "constant_load":
+            cycles = gpu.lat_alu  # a hit costs like a register (latency-rtx2070); what it misses is not simulated
         elif site.kind == "global_atomic":
             cycles = gpu.lat_l2 + _dram_part(traffic, i) * (gpu.lat_dram - gpu.lat_l2)
         else:
@@ -263,6 +265,7 @@ def _demand(run: EngineRun, traffic: Traffic, gpu: Device, blocks_per_sm: int) -
         sm["lsu" if pipe == "lsu" else f"pipe_{pipe}"] = cycles if alone else cycles / used
     sm["register_file"] = bounds.register_file_cycles(bounds.operands_of(run), partitions)
     sm["l1"] = bounds.l1_cycles(bounds.data_wavefronts(run), bounds.path_cycles(run, gpu), traffic.tag_wavefronts)
+    sm["constant"] = bounds.constant_passes(run)
     sm["fill"] = bounds.fill_cycles(traffic.l1_miss_sectors + c.global_store.sectors)
     chip = {
         "l2": bounds.l2_seconds(traffic.l2_bytes, traffic.partial_store_sectors, gpu),

@@ -44,7 +44,7 @@ _INSTRUCTIONS_PER_WORD, _LINES_PER_WORD = 256, 16  # warp instructions and touch
 _COMMON = 0.9  # guess: a line that this part of the traced blocks touches is taken to be touched by all blocks
 _ACTION = {
     "global_load": 0, "global_store": 1, "global_atomic": 2, "local_load": 3, "local_store": 4,
-    "shared_load": 0, "shared_store": 0, "shared_atomic": 0,
+    "shared_load": 0, "shared_store": 0, "shared_atomic": 0, "constant_load": 0,
 }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ _BITS = np.array([bin(i).count("1") for i in range(256)], np.uint8)
 def _budget(run: EngineRun) -> int:
     """Words of the trace to be replayed: a part of what running the launch takes, however large it is."""
     executed = (run.sampled_blocks or run.blocks) / max(1, run.blocks)
-    lines = sum(max(c.requests, c.sectors // 4) for s, c in zip(run.program.sites, run.site_counts, strict=True) if "shared" not in s.kind)
+    lines = sum(max(c.requests, c.sectors // 4) for s, c in zip(run.program.sites, run.site_counts, strict=True) if not s.kind.startswith(("shared", "constant")))
     words = executed * (run.counts.warp_instructions / _INSTRUCTIONS_PER_WORD + lines / _LINES_PER_WORD)
     return round(min(max(words, _LEAST_WORDS), _MOST_WORDS))
 
@@ -415,7 +415,7 @@ def warm_up() -> None:
 
 
 def _requests(run: EngineRun) -> int:
-    return sum(c.requests for s, c in zip(run.program.sites, run.site_counts, strict=True) if not s.kind.startswith("shared"))
+    return sum(c.requests for s, c in zip(run.program.sites, run.site_counts, strict=True) if not s.kind.startswith(("shared", "constant")))
 
 
 def _assemble(run: EngineRun, gpu: Device, p: _Prepared, l2: float, cache: str, table: np.ndarray, totals: np.ndarray) -> Traffic:

@@ -11,11 +11,12 @@ benchmarks/engine.py.
 from __future__ import annotations
 
 from solcourse.simt.layout import ALLOC, ALLOC_BYTES, LINE_UP, MEMO, MEMO_BYTES, MEMO_WAYS, SITE_BYTES, THREAD, TOTALS_BYTES
-from solcourse.simt.miss import LOCAL, SHARED
+from solcourse.simt.miss import CONSTANT, LOCAL, SHARED
 from solcourse.simt.pieces import V1, V64, at, field, lanes, splat
 from solcourse.simt.records import WARP
 from solcourse.simt.shadow import ALIGN_UP, ATOMIC, KIND_UP, LOAD, STORE
 
+_FLAGS = {"shared": SHARED, "constant": SHARED | CONSTANT}  # constant memory is not traced either
 LANES32 = lanes("i64", range(32))
 VALUES = 256  # where in the thread's scratch the values are, behind 32 addresses
 
@@ -250,7 +251,7 @@ def access_function(
     head, bad, good = _signature(op, t, name, attrs)
     if space == "local":
         return head + _local_body(op, t, size, counters, bad) + good
-    if not counters or space == "constant":
+    if not counters:
         return head + _bounded_body(op, t, size, bad, checked) + good
     if not stride:
         return head + _counted_body(op, t, size, space, dynamic, None, bad, span) + good
@@ -287,7 +288,7 @@ def _check(checked: int, addresses: str, values: str) -> str:
 
 def _counted_body(op: str, t: str, size: int, space: str, dynamic: bool, stride: int | None, bad: str, span: int) -> str:
     code = _base() + field("bytes", "%a", ALLOC["size"], "i64", ", !invariant.load !0")
-    code += _memo(span, SHARED if space == "shared" else 0, stride=stride) + _memo_bounds(dynamic)
+    code += _memo(span, _FLAGS.get(space, 0), stride=stride) + _memo_bounds(dynamic)
     if span == size:
         code += "  br i1 %inside, label %go, label %stray, !prof !1\n" + _stray(bad, _offsets() + _limit(size)) + "go:\n"
     else:  # part of the whole strays: whether this access does is asked of itself, and its neighbours answer for themselves

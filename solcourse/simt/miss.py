@@ -1,7 +1,8 @@
 """simt_miss: what a lane pattern that is new to a memory site costs. The definition of sectors, wavefronts and bank conflicts in code.
 
-Shared memory has 32 banks of 4 bytes; 8-byte accesses go by half-warps, 16-byte ones by quarters. The pattern is the 32 offsets in
-the thread's `scratch`; what it costs goes into the site's memo entry %e (layout.MEMO), for when it comes again. Step by step below.
+Shared memory has 32 banks of 4 bytes; 8-byte accesses go by half-warps, 16-byte ones by quarters. Constant memory serves one address
+after another. The pattern is the 32 offsets in the thread's `scratch`; what it costs goes into the site's memo entry %e (layout.MEMO),
+for when it comes again. Step by step below.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from solcourse.simt.layout import MEMO, THREAD, TOTALS_BYTES
 from solcourse.simt.pieces import C64, CHUNK, V1, V8, V32, V64, at, field, lanes, splat
 
-SHARED, LOCAL = 0x100, 0x200  # flags of simt_miss, above the access size in bytes and below the stride
+SHARED, LOCAL, CONSTANT = 0x100, 0x200, 0x400  # flags of simt_miss, above the access size in bytes and below the stride
 
 _LINES = f"""
 ; the 128-byte lines a set of lanes touches: writes (line - base) << 32 | word mask to %out (unless null), adds each line's
@@ -186,13 +187,23 @@ sector.body:
 
 # how often the busiest bank is asked, by groups of lanes that go through the banks together
 _WAVEFRONTS = f"""sector.done:
-  %grouped = xor i1 %is.local, true
+  %constant.bit = and i32 %flags, {CONSTANT}
+  %is.constant = icmp ne i32 %constant.bit, 0
+  %as.one = or i1 %is.local, %is.constant
+  %grouped = xor i1 %as.one, true
   %two = and i1 %is8, %grouped
   br i1 %two, label %group.head, label %whole
 whole:
   %banks.v = load {V8}, ptr %banks
   %most = call i8 @llvm.vector.reduce.umax.v32i8({V8} %banks.v)
-  %most.64 = zext i8 %most to i64
+  %most.bank = zext i8 %most to i64
+  %every = call i8 @llvm.vector.reduce.add.v32i8({V8} %banks.v)
+  %every.32 = zext i8 %every to i32
+  %four = add i32 %size, 3
+  %per.lane = lshr i32 %four, 2
+  %addresses = udiv i32 %every.32, %per.lane
+  %addresses.64 = zext i32 %addresses to i64
+  %most.64 = select i1 %is.constant, i64 %addresses.64, i64 %most.bank
   br label %finish
 group.head:
   %group = phi i32 [ 0, %sector.done ], [ %group1, %group.next ]

@@ -180,6 +180,7 @@ def text() -> str:
             f"declare i64 @llvm.vector.reduce.smin.v32i64({V64})",
             f"declare i64 @llvm.vector.reduce.smax.v32i64({V64})",
             f"declare i8 @llvm.vector.reduce.umax.v32i8({V8})",
+            f"declare i8 @llvm.vector.reduce.add.v32i8({V8})",
             miss.MISS,
             _stray(),
             _EXPAND,
