@@ -2,6 +2,7 @@
 
     python benchmarks/validation.py [LADDER ...] [-v]     # one line per ladder, with -v one per row, then the summary
     python benchmarks/validation.py --write               # also the README's table and docs/validation.svg
+    python benchmarks/validation.py --check               # a target that is missed is an exit code of 1
 
 The kernels of the ladders are rewritten in numba.cuda (benchmarks/ladders), run through the engine, sampled where large, and predicted
 for the GPU of each published row (benchmarks/data/ladders.csv, each with its source). Errors are signed and of the published
@@ -35,6 +36,11 @@ MARKS = "<!-- validation: written by benchmarks/validation.py -->", "<!-- end of
 RATIOS = ("outer-product-bpg-v100", "aat-bpg-v100")  # sizes not stated: rows relative to the ladder's last, outside the mean
 UNRANKED = ("residual-llmc-3070",)  # rows differ by less than their noise
 NEAR = 0.25
+TARGETS: dict[str, tuple[float, bool]] = {  # fields of Summary, and the least or (True) the most that they may be
+    "mean_of_medians": (0.18, True), "near": (0.80, False), "ordered": (0.95, False),
+    "inside": (0.80, False), "width": (1.4, True), "widest": (2.0, True),
+}  # fmt: skip
+CALIBRATION_TARGET = 0.08  # of mean_of_medians
 APART = 1.1
 
 
@@ -257,6 +263,7 @@ def main() -> int:
     parser.add_argument("ladders", nargs="*", help="beginnings of ladder names; all when none is given")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     start = time.perf_counter()
@@ -281,7 +288,26 @@ def main() -> int:
     unknown = unaccounted() if not options.ladders else []
     for row in unknown:
         print(f"unaccounted: {row}")
-    return 1 if refused or unknown else 0
+    missed = list(misses(kernels, calibration)) if options.check else []
+    for words in missed:
+        print(f"missed: {words}")
+    return 1 if refused or unknown or missed else 0
+
+
+def misses(kernels: Sequence[Ladder], calibration: Sequence[Ladder]) -> Iterator[str]:
+    """What does not hold of what the README promises; and any row that would be faster than light."""
+    if kernels:
+        s = summary(kernels)
+        for name, (limit, most) in TARGETS.items():
+            value = getattr(s, name)
+            if value > limit if most else value < limit:
+                yield f"{name} {value:.3f}, {'at most' if most else 'at least'} {limit}"
+    if calibration and summary(calibration).mean_of_medians > CALIBRATION_TARGET:
+        yield f"calibration {summary(calibration).mean_of_medians:.3f}, at most {CALIBRATION_TARGET}"
+    for ladder in (*kernels, *calibration):
+        for r in ladder.results:
+            if r.R > 1:
+                yield f"faster than light: {ladder.name} {r.entry.kernel} {r.entry.size} {r.entry.block}, R {r.R:.2f}"
 
 
 def unaccounted() -> list[str]:

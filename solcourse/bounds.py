@@ -6,15 +6,13 @@ Sources are named at each; constants of the architecture are in constants.toml, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from .constants import constant
 from .hardware import Device
-from .simt.records import SECTOR_BYTES, WARP, EngineRun, Op
-
-_REGISTER_PIPES = ("fma", "alu", "fp64")
+from .latency import schedule
+from .simt.records import SECTOR_BYTES, WARP, EngineRun
 
 
 def lanes(gpu: Device) -> dict[str, float]:
@@ -48,20 +46,6 @@ def pipe_cycles(warp_instructions: float, width: float) -> float:
 def register_file_cycles(operands: float, partitions: float) -> float:
     """Each partition's register file has two banks, each of which gives one operand per clock."""
     return operands / (constant("register_banks") * partitions)
-
-
-def register_operands(ops: Sequence[Op]) -> int:
-    """Operands that one execution of these operations reads from the register file. An operand in the same place as in the instruction
-    before comes from the reuse cache; an operation that is several machine instructions reads two operands in each."""
-    reads, before = 0, ()
-    for op in ops:
-        if not op.issue or op.pipe not in _REGISTER_PIPES:
-            before = op.sources if op.issue else before
-            continue
-        fresh = [a for k, a in enumerate(op.sources) if (before[k : k + 1] or (-1,))[0] != a]
-        reads += len(fresh) if op.issue == 1 else 2 * op.issue
-        before = op.sources
-    return reads
 
 
 def l1_cycles(data_wavefronts: float, path_cycles: float, tag_wavefronts: float) -> float:
@@ -116,7 +100,7 @@ def dram_seconds(dram_bytes: float, gpu: Device, eta: float) -> float:
 
 
 def operands_of(run: EngineRun) -> float:
-    """Register operands that the whole grid reads, per warp instruction of every basic block."""
-    per_block = np.array([register_operands(block.ops) for block in run.program.blocks], np.float64)
+    """Register operands that the whole grid reads."""
+    per_block = np.array(schedule(run.program).operands, np.float64)
     executions = np.asarray(run.block_executions, np.float64)
     return float(per_block @ executions) if executions.size == per_block.size else 0.0

@@ -1,9 +1,9 @@
 """How much of the time each source line answers for: the definition of a line's share.
 
 The time after start-up is a soft maximum of the bounds, T = (C_1^p + C_2^p + ...)^(1/p) over four groups (model.py), or the latency
-alone where that is longer. If a line's demand on resource x falls by 1 %, T falls by (its part of x) x C_x^p / sum(C^p) percent. That,
-summed over the resources, is the line's share: estimated, as the bounds are, and independent of the order of lines. Shares of a kernel sum to 1, or to less where part of
-the time (kernel start) belongs to no line.
+alone where that is longer. If a line's demand on resource x falls by 1 %, T falls by (its part of x) x C_x^p / sum(C^p) percent.
+That, summed over the resources, is the line's share: estimated, as the bounds are, and independent of the order of lines. Shares of a
+kernel sum to 1, or to less where part of the time (kernel start) belongs to no line.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ def _group(bound: str) -> str:
 
 
 def weights(bounds: Mapping[str, float], waiting: float = 1.0) -> dict[str, float]:
-    """Bound -> share of the time. waiting: the part of the latency that competes with L2 and DRAM (Prediction.waiting). Start-up ("launch") comes before everything else and has its own part; of the rest, a bound has
-    C^p / sum(C^p): the largest of each group counts, the others of it are hidden behind it.
+    """Bound -> share of the time. waiting: the part of the latency that competes with L2 and DRAM (Prediction.waiting).
+
+    Start-up ("launch") comes before everything else and has its own part; of the rest, a bound has C^p / sum(C^p): the largest of each
+    group counts, the others of it are hidden behind it.
     """
     start = bounds.get("launch", 0.0)
     largest: dict[str, str] = {}

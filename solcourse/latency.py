@@ -35,6 +35,7 @@ _CAUSE = {
 }  # fmt: skip
 _CLASSES = tuple(_CAUSE)
 _PIPE_INDEX = {name: i for i, name in enumerate(PIPES)}
+_REGISTER_PIPES = ("fma", "alu", "fp64")
 _COPY = 1 << 32  # SSA numbers of the second, third ... copy of an unrolled body
 
 
@@ -82,6 +83,7 @@ class Schedule:
     barriers: tuple[int, ...]
     stall_weight: tuple[float, ...]
     together: tuple[tuple[int, ...], ...] = ()
+    operands: tuple[int, ...] = ()  # that one execution of each basic block reads from the register file
 
 
 @dataclass(frozen=True)
@@ -359,11 +361,27 @@ def schedule(program: Program) -> Schedule:
         barriers=tuple(sum(step.kind == barrier for step in steps) for steps in raw),
         stall_weight=weights,
         together=together,
+        operands=tuple(register_operands(block.ops) for block in program.blocks),
     )
     key = id(program)
     _MEMO[key] = weakref.ref(program), made
     weakref.finalize(program, _MEMO.pop, key, None)
     return made
+
+
+def register_operands(ops: Sequence[Op]) -> int:
+    """Operands that one execution of these operations reads from the register file. An operand in the same place as in the instruction
+    before comes from the reuse cache; an operation that is several machine instructions reads two operands in each."""
+    reads = 0
+    before: tuple[int, ...] = ()
+    for op in ops:
+        if not op.issue or op.pipe not in _REGISTER_PIPES:
+            before = op.sources if op.issue else before
+            continue
+        fresh = [a for k, a in enumerate(op.sources) if (before[k : k + 1] or (-1,))[0] != a]
+        reads += len(fresh) if op.issue == 1 else 2 * op.issue
+        before = op.sources
+    return reads
 
 
 class _State:

@@ -140,7 +140,11 @@ _BITS = np.array([bin(i).count("1") for i in range(256)], np.uint8)
 def _budget(run: EngineRun) -> int:
     """Words of the trace to be replayed: a part of what running the launch takes, however large it is."""
     executed = (run.sampled_blocks or run.blocks) / max(1, run.blocks)
-    lines = sum(max(c.requests, c.sectors // 4) for s, c in zip(run.program.sites, run.site_counts, strict=True) if not s.kind.startswith(("shared", "constant")))
+    lines = sum(
+        max(c.requests, c.sectors // 4)
+        for s, c in zip(run.program.sites, run.site_counts, strict=True)
+        if not s.kind.startswith(("shared", "constant"))
+    )
     words = executed * (run.counts.warp_instructions / _INSTRUCTIONS_PER_WORD + lines / _LINES_PER_WORD)
     return round(min(max(words, _LEAST_WORDS), _MOST_WORDS))
 
