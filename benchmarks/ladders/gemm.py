@@ -23,9 +23,9 @@ from numba.cuda import libdevice
 
 from benchmarks.ladders.common import F32, ONE, WARP, ZERO, Entry, gflops, one
 
-_CUBLAS = "cuBLAS: a library call"
+_CUBLAS = "library call"
 _UNNAMED = "double buffering: the source gives neither tile sizes nor the variant that was timed"
-_OLD = "compute capability below 6.0"
+_OLD = "GPU below compute capability 6.0"
 LEFT_OUT = {
     ("sgemm-boehm-a6000", "0 cuBLAS"): _CUBLAS,
     ("sgemm-boehm-a6000", "11 "): _UNNAMED,

@@ -19,7 +19,7 @@ from numba.cuda import libdevice
 
 from benchmarks.ladders.common import F32, F64, FOUR, ONE, TWO, ZERO, Entry, one
 
-LEFT_OUT = {("nbody-fp32-open", "GeForce 940MX"): "compute capability below 6.0"}
+LEFT_OUT = {("nbody-fp32-open", "GeForce 940MX"): "GPU below compute capability 6.0"}
 THREADS = 256
 TILE = uint64(THREADS)
 CELLS = 4 * THREADS

@@ -39,6 +39,16 @@ def test_its_python_prints_two_predictions_and_where_the_array_is_left(tmp_path:
     assert f"line {line}: thread (228, 0, 0) of block (3640, 0, 0) reads x[8388612]" in told
 
 
+def test_its_report_answers_for_all_gpus_and_for_what_would_help(tmp_path: Path):
+    script = tmp_path / "more.py"
+    script.write_text("\n\n".join(PYTHON[:2]))
+    said = run(script)
+    for name in ("GeForce RTX 4090", "Jetson AGX Orin 64GB", "B200-SXM-180GB"):
+        assert name in said
+    assert "DRAM bandwidth" in said
+    assert re.search(r"ld\.global\.(b32|f32)", said)  # PTX, by whichever compiler is there
+
+
 def test_its_kernel_without_a_barrier_is_found_out(tmp_path: Path):
     """Warp 0 writes tile[0..31]; it reads tile[224..255], which warp 7 writes: no barrier between lines 3 and 4 of the kernel's body."""
     script = tmp_path / "reverse.py"
