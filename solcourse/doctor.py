@@ -120,7 +120,10 @@ def _gpu(facts: Facts) -> Remark:
         )
     if facts.toolkit_cuda is None:
         return Remark("note", f"{found} The CUDA libraries that measuring needs are missing.", _libraries(facts))
-    return Remark("ok", f"{found} sol.measure works here.")
+    if facts.version("cupti-python") is None:
+        how = "pip install cupti-python, for the GPU's own time stamps of each kernel: short ones are measured more exactly."
+        return Remark("ok", f"{found} sol.measure works here, with CUDA events.", how)
+    return Remark("ok", f"{found} sol.measure works here, with CUPTI.")
 
 
 def _too_new(facts: Facts) -> bool:
@@ -200,7 +203,7 @@ def _dots(version: tuple[int, int] | None) -> str:
 
 def gather() -> Facts:
     """A look around this machine. Takes a second or two; changes nothing."""
-    names = ("numba", "numba-cuda", "llvmlite", "numpy", "jupyterlab", "ipywidgets", "jupyterlab-widgets", "ipykernel")
+    names = ("numba", "numba-cuda", "llvmlite", "numpy", "jupyterlab", "ipywidgets", "jupyterlab-widgets", "ipykernel", "cupti-python")
     versions = tuple((name, version) for name in names if (version := _version(name)))
     gpus, driver, driver_cuda = _nvidia_smi()
     folder, mine, mine_error = _folders()

@@ -40,7 +40,10 @@ def test_a_gpu_that_works_is_said_to_measure():
     text, well = doctor.report(GPU)
     assert well
     assert "NVIDIA T4" in text
-    assert "sol.measure works here" in text
+    assert "sol.measure works here, with CUDA events" in text
+    assert "pip install cupti-python" in text
+    with_cupti = replace(GPU, versions=(*GPU.versions, ("cupti-python", "13.0")))
+    assert "sol.measure works here, with CUPTI." in doctor.report(with_cupti)[0]
 
 
 @pytest.mark.parametrize(
