@@ -38,7 +38,9 @@ def align_of(i: Instr) -> int | None:
     """What a load or store is known to be aligned to, None where nothing is known."""
     if i.op not in ("load", "store"):
         return None
-    return i.attr.align if isinstance(i.attr, Merged) else i.attr
+    if isinstance(i.attr, Merged):
+        return i.attr.align
+    return i.attr if isinstance(i.attr, int) else None  # recursion.py marks its own loads
 
 
 def is_part(i: Instr) -> bool:
