@@ -201,7 +201,7 @@ def _compile(kernel: KernelIR, counters: bool, rows_uniform: bool, checks: bool,
             constants[name] = (engine.get_global_value_address(name), function.globals[name].size)
     entry = engine.get_function_address("simt_run")
     parameters = tuple(name for _, name in function.params[1:])
-    return _static(kernel, text, function, roots, graph, emitter.plan, entry, constants, engine, parameters)
+    return _static(kernel, text, function, roots, graph, emitter.plan, entry, constants, engine, parameters, checks)
 
 
 def _varies(i: Instr, roots: Roots, rows_uniform: bool) -> bool | None:
@@ -294,7 +294,17 @@ def _module(e: Emitter, warp: str, function: Function) -> str:
 
 
 def _static(
-    kernel, text, function: Function, roots: Roots, graph, plan: Plan, entry: int, constants, engine, parameters: tuple[str, ...]
+    kernel,
+    text,
+    function: Function,
+    roots: Roots,
+    graph,
+    plan: Plan,
+    entry: int,
+    constants,
+    engine,
+    parameters: tuple[str, ...],
+    checks: bool,
 ) -> Compiled:
     nodes = graph.nodes
     site_of = {id(i): k for k, (i, *_) in enumerate(plan.sites)}
@@ -313,7 +323,8 @@ def _static(
         status = i.op == "store" and id(i) not in spaces  # of the call, which a GPU's kernel does not return
         return costs.FREE if status or is_part(i) else costs.cost_of(i, spaces.get(id(i)), narrow)
 
-    home, gone = homes(nodes, lambda i: cost_of(i).issue)
+    # hazards.py reads the blocks of the checks build as they stand
+    home, gone = (list(range(len(nodes))), set[int]()) if checks else homes(nodes, lambda i: cost_of(i).issue)
     made: list[list[Op]] = [[] for _ in nodes]
     for k, node in enumerate(nodes):
         for p in node.phis:

@@ -148,7 +148,8 @@ def test_neighbours_known_to_be_aligned_are_one_request(alignment, loads, stores
     c = report.counts
     assert (c.shared_load.requests, c.shared_store.requests) == (loads, stores)
     assert (c.shared_load.bytes, c.shared_store.bytes) == (48 * 32 * 4, 32 * 32 * 4)  # what is moved stays
-    assert c.pipes["lsu"] == loads + stores + 4 * (8 + 1 + 1)  # and the global loads, the store, the barrier
+    assert c.pipes["lsu"] == loads + stores + 4 * (8 + 1)  # and the global loads, and the store
+    assert c.pipes["adu"] == 4  # the barrier
 
 
 def test_a_merged_access_goes_by_quarter_warps():
