@@ -16,12 +16,13 @@ order  block i runs on SM i mod S, R blocks at a time, the next block when one e
 
 What is replayed is a window: the first blocks of the Trace, the more the longer the launch itself takes. Where even a few blocks are
 too long, each warp is cut short after the same part of its requests. Fewer blocks than the device runs at once stand for all: each
-cache shrinks to these blocks' share of it (data that nearly all of them touch is counted once), and what they fetch for the first
-time is scaled to the grid, but not beyond the distinct bytes that the launch touches plus what L2 cannot keep until its next use.
+cache shrinks to these blocks' share of it (data that nearly all of them touch is counted once, and all together touch no more than the
+arrays hold), and what they fetch for the first time is scaled to the grid, but not beyond the distinct bytes that the launch touches plus what L2 cannot keep until its next use.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Iterable
@@ -190,24 +191,35 @@ class _Plan:
     l2_lines_full: int  # of the whole device, for the data that this launch shares as it does
 
 
-def _share(p: _Prepared, simulated: float, real: float) -> float:
-    """The part of a cache that `simulated` of `real` concurrent blocks own: their footprint / the footprint of all."""
+def _share(p: _Prepared, simulated: float, real: float, most: float) -> float:
+    """The part of a cache that `simulated` of `real` concurrent blocks own: their footprint / the footprint of all.
+
+    most: lines that there are to be touched. Blocks that reach into the same arrays at random have these between them, however many."""
     if simulated >= real or not p.lines:
         return 1.0
-    return (simulated * p.private_lines + p.common_lines) / (real * p.private_lines + p.common_lines)
+    footprint = simulated * p.private_lines + p.common_lines
+    apart = footprint / (real * p.private_lines + p.common_lines)
+    return min(1.0, max(apart, min(footprint, p.lines) / most))
+
+
+def _most_lines(run: EngineRun) -> float:
+    """Lines of all arrays that the launch touches; no end where each thread has memory of its own."""
+    if run.array_bytes is None or any(site.kind.startswith("local") for site in run.program.sites):
+        return math.inf
+    return max(1.0, run.array_bytes / LINE_BYTES)
 
 
 def _plan(run: EngineRun, p: _Prepared, gpu: Device, occupancy: Occupancy) -> _Plan:
-    traced = p.window.blocks
+    traced, most = p.window.blocks, _most_lines(run)
     per_sm = min(occupancy.blocks_per_sm, -(-run.blocks // gpu.sms))
     sms = max(1, min(gpu.sms, traced))
     resident = max(1, min(per_sm, traced // sms))
     # where loads go past L1, the line that they have just asked for is still on its way: the smallest cache that the replay knows
-    l1 = occupancy.l1_bytes / LINE_BYTES * _share(p, resident, per_sm) if gpu.l1_caches_global else 1.0
+    l1 = occupancy.l1_bytes / LINE_BYTES * _share(p, resident, per_sm, most) if gpu.l1_caches_global else 1.0
     duplication = p.two_sided if gpu.l2_partitions == 2 else 0.0
     full = gpu.l2_bytes / LINE_BYTES / (1.0 + duplication)
     at_once = min(run.blocks, gpu.sms * per_sm)
-    l2 = full * _share(p, min(traced, at_once), at_once)
+    l2 = full * _share(p, min(traced, at_once), at_once, most)
     return _Plan(sms, resident, max(1, int(l1)), max(1, int(l2)), max(1, int(full)))
 
 

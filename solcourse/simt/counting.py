@@ -37,6 +37,7 @@ def interpret(launch: Launch, raw: Raw, counters: bool, scale: float) -> EngineR
         registers_live=c.registers_live,
         sampled_blocks=launch.sampled,
         findings=barrier_findings(c, raw),
+        array_bytes=sum(size for read, written, size in raw.touched if read or written) if counters else None,
     )
 
 

@@ -275,6 +275,7 @@ class EngineRun:
     compulsory_bytes    distinct bytes read before being written + distinct bytes written, 4-byte resolution
     same_address_atomics  the largest number of atomic operations on one global address, after combining within a warp
     registers_live      largest number of 32-bit registers live at once in the optimised IR (an input for estimates)
+    array_bytes         sizes of the allocations of which the launch touches anything; None where that is not known
     """
 
     program: Program
@@ -293,6 +294,7 @@ class EngineRun:
     registers_live: int
     sampled_blocks: int | None
     findings: tuple[Finding, ...] = ()
+    array_bytes: int | None = None
 
     @property
     def blocks(self) -> int:
