@@ -96,6 +96,11 @@ class Report:
         return None if self.traffic is None else self.traffic.dram_read_bytes + self.traffic.dram_write_bytes
 
     @property
+    def interval_why(self) -> tuple[str, ...]:
+        """What makes the interval of a prediction as wide as it is, most important first; () for a measurement."""
+        return tuple(getattr(self.prediction, "interval_why", ())) if self.origin == "predicted" else ()
+
+    @property
     def sol_bound(self) -> str:
         """What binds at the speed of light: "dram" or a pipe; "" for empty work."""
         return roofline.sol_bound(self.work, self.device) if self.sol_time_s else ""

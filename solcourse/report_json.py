@@ -19,7 +19,7 @@ def as_dict(report: Report) -> dict[str, Any]:
     shown = {f.name: _plain(getattr(report, f.name)) for f in fields(report) if f.name not in ("run", "prediction", "device")}
     lines = [{"file": h.file, "line": h.line, "text": h.text, "share": h.share, "counts": _plain(h.counts)} for h in report.hot_lines]
     shown |= {"device": report.device.name, "dram_bytes": _plain(report.dram_bytes), "sol_bound": report.sol_bound, "lines": lines}
-    shown |= {"float32_sol_time_s": float32_sol_time_s(report)}
+    shown |= {"float32_sol_time_s": float32_sol_time_s(report), "interval_why": list(report.interval_why)}
     return shown | {"alarm": str(report.alarm) if report.alarm else None, "advice": [_plain(a) for a in report.advice]}
 
 

@@ -186,10 +186,9 @@ def notes(report: Report) -> list[str]:
     if doubtful:
         which = f"{doubtful} of the model's figures for this GPU {'is' if doubtful == 1 else 'are'} not from a data sheet"
         said.append(f'{which} (sol.device("{report.device.name}").flagged); the interval allows for them')
-    why = getattr(report.prediction, "interval_why", ()) if report.origin == "predicted" else ()
-    if why:
+    if report.interval_why:
         width = (report.interval_s[1] / report.interval_s[0]) ** 0.5
-        said.append(f"the interval is x/÷ {width:.2f} because of: {'; '.join(why)}")
+        said.append(f"the interval is x/÷ {width:.2f} because of: {'; '.join(report.interval_why)}")
     if report.origin == "measured" and report.bounds:
         said.append("the time is measured; bounds, traffic and occupancy are the model's")
     return said

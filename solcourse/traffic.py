@@ -202,11 +202,15 @@ def _share(p: _Prepared, simulated: float, real: float, most: float) -> float:
     return min(1.0, max(apart, min(footprint, p.lines) / most))
 
 
+def _has_local(run: EngineRun) -> bool:
+    return any(site.kind.startswith("local") for site in run.program.sites)
+
+
 def _most_lines(run: EngineRun) -> float:
     """Lines of all arrays that the launch touches; no end where each thread has memory of its own."""
-    if run.array_bytes is None or any(site.kind.startswith("local") for site in run.program.sites):
+    if run.arrays is None or _has_local(run):
         return math.inf
-    return max(1.0, run.array_bytes / LINE_BYTES)
+    return max(1.0, run.arrays.touched / LINE_BYTES)
 
 
 def _plan(run: EngineRun, p: _Prepared, gpu: Device, occupancy: Occupancy) -> _Plan:
@@ -375,6 +379,8 @@ def _window_dram(
     """first, written: bytes touched for the first time, window by window; again, rewritten: what a window moved repeatedly."""
     distinct_read = first * _reached(run.compulsory_read_bytes, p.read_words, full.blocks)
     distinct_written = written * _reached(run.compulsory_write_bytes, p.written_words, full.blocks)
+    if run.arrays is not None and not _has_local(run):  # windows that touch different words of the same sectors
+        distinct_read, distinct_written = min(distinct_read, run.arrays.read), min(distinct_written, run.arrays.written)
     beyond = min(full.unseen, max(0.0, run.compulsory_write_bytes - distinct_written))
     distinct_written, written = distinct_written + beyond, written + beyond
     footprint = distinct_read + distinct_written

@@ -10,7 +10,7 @@ from solcourse.simt.compiler import METRICS, Compiled
 from solcourse.simt.faults import Launch, barrier_findings
 from solcourse.simt.machine import Raw
 from solcourse.simt.observe import ACTIVE_LANES, DIVERGENT, EXECUTIONS
-from solcourse.simt.records import ACCESS_KINDS, FLOP_TYPES, PIPES, AccessCounts, Counts, EngineRun, LineCounts
+from solcourse.simt.records import ACCESS_KINDS, FLOP_TYPES, PIPES, AccessCounts, Arrays, Counts, EngineRun, LineCounts
 
 
 def interpret(launch: Launch, raw: Raw, counters: bool, scale: float) -> EngineRun:
@@ -37,8 +37,13 @@ def interpret(launch: Launch, raw: Raw, counters: bool, scale: float) -> EngineR
         registers_live=c.registers_live,
         sampled_blocks=launch.sampled,
         findings=barrier_findings(c, raw),
-        array_bytes=sum(size for read, written, size in raw.touched if read or written) if counters else None,
+        arrays=_arrays(raw) if counters else None,
     )
+
+
+def _arrays(raw: Raw) -> Arrays:
+    sizes = [(size * (read > 0), size * (written > 0), size * (read + written > 0)) for read, written, size in raw.touched]
+    return Arrays(*(sum(column) for column in zip(*sizes, strict=True))) if sizes else Arrays(0, 0, 0)
 
 
 def _whole(x: float) -> int:

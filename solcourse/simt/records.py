@@ -266,6 +266,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Arrays:
+    """Bytes of the whole allocations: read, those of which anything is read before it is written; written; touched, either of it."""
+
+    read: int
+    written: int
+    touched: int
+
+
+@dataclass(frozen=True)
 class EngineRun:
     """One launch as the engine saw it, the input of everything device-dependent.
 
@@ -275,7 +284,7 @@ class EngineRun:
     compulsory_bytes    distinct bytes read before being written + distinct bytes written, 4-byte resolution
     same_address_atomics  the largest number of atomic operations on one global address, after combining within a warp
     registers_live      largest number of 32-bit registers live at once in the optimised IR (an input for estimates)
-    array_bytes         sizes of the allocations of which the launch touches anything; None where that is not known
+    arrays              how large the allocations are that the launch touches; None where that is not known
     """
 
     program: Program
@@ -294,7 +303,7 @@ class EngineRun:
     registers_live: int
     sampled_blocks: int | None
     findings: tuple[Finding, ...] = ()
-    array_bytes: int | None = None
+    arrays: Arrays | None = None
 
     @property
     def blocks(self) -> int:
