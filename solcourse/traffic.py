@@ -14,10 +14,11 @@ order  block i runs on SM i mod S, R blocks at a time, the next block when one e
        Huerta et al., MICRO 2025; recalled). A turn takes as long as its sectors on the way to L2 (one per clock), its tags, or its
        share of the other instructions. Barriers hold. So few warps move ahead where the caches are the limit, all where latency is.
 
-What is replayed is a window: the first blocks of the Trace, the more the longer the launch itself takes. Where even a few blocks are
-too long, each warp is cut short after the same part of its requests. Fewer blocks than the device runs at once stand for all: each
-cache shrinks to these blocks' share of it (data that nearly all of them touch is counted once, and all together touch no more than the
-arrays hold), and what they fetch for the first time is scaled to the grid, but not beyond the distinct bytes that the launch touches plus what L2 cannot keep until its next use.
+What is replayed is a window: the first blocks of the Trace, the more the longer the launch itself takes. Where even a few blocks are too
+long, each warp is cut short after the same part of its requests. Fewer blocks than the device runs at once stand for all: each cache
+shrinks to these blocks' share of it (data that nearly all of them touch is counted once, and all together touch no more than the arrays
+hold), and what they fetch for the first time is scaled to the grid, but not beyond the distinct bytes that the launch touches plus what L2
+cannot keep until its next use.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from solcourse import cache_trace, cachesim
 from solcourse.errors import UnknownName, WorkError
 from solcourse.hardware import device
 from solcourse.occupancy import occupancy
-from solcourse.simt.records import Trace
+from solcourse.simt.records import Arrays, Trace
 from solcourse.traffic import traffic, traffics, warm_up
 
 A100 = device("A100-SXM4-80GB")
@@ -78,6 +78,17 @@ def test_an_offset_of_one_hardly_changes_dram():
     aligned, shifted = moved(copy_run(4096)), moved(copy_run(4096, offset=1))
     assert shifted.l2_bytes > aligned.l2_bytes
     assert shifted.dram_read_bytes == pytest.approx(aligned.dram_read_bytes, rel=0.001)
+
+
+@pytest.mark.parametrize("kind", [LOAD, STORE])
+def test_an_array_that_l2_holds_goes_through_dram_once_in_whatever_order_it_is_touched(kind):
+    # 2^20 words, each once: every window touches other words of the same sectors
+    order = np.random.default_rng(5).permutation(1 << 20).reshape(4096, 8, 32)
+    run = make_run(reader((kind,)), 4096, 256, lambda b, w: [(0, 4 * order[b, w])])
+    size = 4 << 20
+    t = moved(replace(run, arrays=Arrays(size * (kind == LOAD), size * (kind == STORE), size)))
+    assert not t.exact
+    assert t.dram_bytes == size
 
 
 def fields(layout, blocks=1024):
