@@ -89,11 +89,13 @@ class AllDevices:
         return {"text/plain": str(self), "text/html": devices_html(self)}
 
 
-def on_all(report: Report, names: Iterable[str | Device] | None = None) -> AllDevices:
+def on_all(report: Report, names: Iterable[str | Device] | str | Device | None = None) -> AllDevices:
     """`report` on each of `names`, by default on every known device. A device named twice counts once.
 
     Raises SolcourseError for a report without an engine run; UnknownName.
     """
+    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
+        names = (names,)  # one alone
     asked = devices() if names is None else tuple(dict.fromkeys(find_device(name) for name in names))
 
     def on_one(gpu: Device) -> Report | Unfit:

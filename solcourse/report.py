@@ -144,7 +144,7 @@ class Report:
         work = self.work if self.work_given else None
         return predicted(self.run, device, work=work, cache=self.cache, registers=self.registers_given)
 
-    def on_all(self, devices: Iterable[str | Device] | None = None) -> AllDevices:
+    def on_all(self, devices: Iterable[str | Device] | str | Device | None = None) -> AllDevices:
         """The same launch predicted for every known device, or for `devices`, fastest first: nothing runs again.
 
         Devices on which the launch cannot run are listed with the reason. Raises SolcourseError as `on`; UnknownName.

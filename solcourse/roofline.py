@@ -10,6 +10,7 @@ Neither is ever clipped: a score above 1 is an alarm (`audit` says what to suspe
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -22,8 +23,8 @@ from .work import Work
 TENSOR = "tensor"
 
 
-def _positive(what: str, value: float) -> float:
-    if not math.isfinite(value) or value <= 0:
+def _positive(what: str, value: object) -> float:
+    if not isinstance(value, numbers.Real) or not math.isfinite(value) or value <= 0:
         raise WorkError(f"{what} must be finite and above 0, not {value!r}.")
     return float(value)
 

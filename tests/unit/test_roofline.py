@@ -99,6 +99,12 @@ def test_anchored_equals_sol_score_exactly_when_the_baseline_is_twice_the_light(
         assert anchored_score(time, other, light) != pytest.approx(light / time, rel=1e-3)
 
 
+@pytest.mark.parametrize("baseline", ["1 ms", None, float("nan"), 0.0])
+def test_a_baseline_that_is_no_time_is_refused_in_words(baseline):
+    with pytest.raises(WorkError, match=r"baseline_s must be finite and above 0"):
+        anchored_score(3, baseline, 1)
+
+
 def test_anchored_score_is_half_at_the_baseline_one_at_the_light_and_falls_with_time():
     assert anchored_score(7, 7, 3) == 0.5
     assert anchored_score(3, 7, 3) == 1.0

@@ -118,6 +118,12 @@ def test_a_device_that_was_not_asked_for_is_refused_by_name(everywhere):
         COPY.on_all(["Tesla T5"])
 
 
+def test_one_device_may_stand_alone():
+    assert [r.device.name for r in COPY.on_all("Tesla T4")] == ["Tesla T4"] == [r.device.name for r in COPY.on_all(device("Tesla T4"))]
+    with pytest.raises(UnknownName, match=r"named 3\."):
+        COPY.on_all(3)
+
+
 def test_nowhere_to_run_is_said():
     nowhere = LARGE.on_all(["Tesla T4"])
     assert len(nowhere) == 0
