@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from solcourse.simt.ir import Address, Block, Const, Function, Instr, type_size
 
 Place = tuple[str, tuple[tuple[str, int], ...]]  # a root; variables and what they are multiplied by
-WIDEST = 16
 MANY = 16  # zero bits beyond these do not matter
 _ARITHMETIC = ("add", "sub", "or", "xor", "phi", "select", "and", "mul", "shl", "zext", "sext", "trunc", "freeze")
 _TOUCH = ("store", "atomicrmw", "cmpxchg", "fence")
@@ -85,6 +84,8 @@ class Places:
         self.made = {i.dest: i for b in function.blocks for i in b.instrs if i.dest}
         self.globals = function.globals
         self._zeros: dict[str, int] = {}
+        self._steps: dict[str, int] = {}  # a choice between two constants, as a variable: how far apart they are
+        self._sums: dict[tuple[object, int, bool], tuple[dict[str, int], int]] = {}
 
     def of(self, pointer: object) -> tuple[Place, int]:
         """(what the address depends on, bytes behind it)."""
@@ -94,33 +95,48 @@ class Places:
             if i.op == "getelementptr":
                 offset += i.attr[0]
                 for index, (t, scale) in zip(i.args[1:], i.attr[1], strict=True):
-                    offset += self._sum(index, scale, terms, t == "i64")
+                    more, constant = self._sum(index, scale, t == "i64")
+                    _add(terms, more)
+                    offset += constant
             pointer = i.args[0]
         if isinstance(pointer, Address):
             offset, pointer = offset + pointer.offset, pointer.name
         return (str(pointer), tuple(sorted((v, k) for v, k in terms.items() if k))), offset
 
-    def _sum(self, x: object, scale: int, terms: dict[str, int], whole: bool) -> int:
-        """Adds scale times x to the terms; returns its constant part. whole: 64 bits, so that nothing wraps before it is scaled."""
+    def _sum(self, x: object, scale: int, whole: bool) -> tuple[dict[str, int], int]:
+        """scale times x: terms, and a constant. whole: 64 bits, so that nothing wraps before it is scaled."""
         if isinstance(x, Const):
-            return scale * int(x.value or 0)
-        i = self.made.get(x) if whole and isinstance(x, str) else None
-        if i is not None and i.type == "i64":
-            a, b = (*i.args, None, None)[:2]
-            number = int(b.value or 0) if isinstance(b, Const) else None
-            if i.op == "add" or (i.op == "or" and number is not None and number >> self.zeros(a) == 0):
-                return self._sum(a, scale, terms, True) + self._sum(b, scale, terms, True)
-            if i.op == "sub":
-                return self._sum(a, scale, terms, True) + self._sum(b, -scale, terms, True)
-            if i.op == "shl" and number is not None:
-                return self._sum(a, scale << number, terms, True)
-            if i.op == "mul" and number is not None:
-                return self._sum(a, scale * number, terms, True)
-        terms[str(x)] = terms.get(str(x), 0) + scale
-        return 0
+            return {}, scale * int(x.value or 0)
+        if (x, scale, whole) not in self._sums:
+            i = self.made.get(x) if whole and isinstance(x, str) else None
+            parts = self._parts(i, scale) if i is not None and i.type == "i64" else None
+            self._sums[x, scale, whole] = ({str(x): scale}, 0) if parts is None else parts
+        return self._sums[x, scale, whole]
+
+    def _parts(self, i: Instr, scale: int) -> tuple[dict[str, int], int] | None:
+        """scale times the result of i, if it is a sum."""
+        a, b = (*i.args, None, None)[:2]
+        number = int(b.value or 0) if isinstance(b, Const) else None
+        if i.op == "add" or (i.op == "or" and number is not None and number >> self.zeros(a) == 0):
+            return _together(self._sum(a, scale, True), self._sum(b, scale, True))
+        if i.op == "sub":
+            return _together(self._sum(a, scale, True), self._sum(b, -scale, True))
+        if i.op == "shl" and number is not None:
+            return self._sum(a, scale << number, True)
+        if i.op == "mul" and number is not None:
+            return self._sum(a, scale * number, True)
+        if i.op == "select":  # numba's index that may be negative: x, or x plus the array's length
+            (terms, yes), (others, no) = (self._sum(arm, scale, True) for arm in i.args[1:])
+            if terms == others:
+                step = f"{i.args[0]} ? {yes - no} : 0"
+                self._steps[step] = yes - no
+                return _together((terms, no), ({step: 1}, 0))
+        return None
 
     def zeros(self, x: object) -> int:
         """How many of the lowest bits of a number are known to be zero, at most MANY."""
+        if x in self._steps:
+            return self.zeros(Const("i64", self._steps[str(x)]))
         if isinstance(x, Const):
             value = int(x.value or 0)
             return min(MANY, (value & -value).bit_length() - 1) if value else MANY
@@ -155,6 +171,17 @@ class Places:
         return min(base & -base, 1 << low, offset & -offset or 1 << MANY)
 
 
+def _add(terms: dict[str, int], more: dict[str, int]) -> None:
+    for name, k in more.items():
+        terms[name] = terms.get(name, 0) + k
+
+
+def _together(a: tuple[dict[str, int], int], b: tuple[dict[str, int], int]) -> tuple[dict[str, int], int]:
+    terms = dict(a[0])
+    _add(terms, b[0])
+    return {name: k for name, k in terms.items() if k}, a[1] + b[1]
+
+
 def _groups(piece: list[Instr], places: Places) -> list[list[Instr]]:
     """Groups of 2 or 4 accesses, ascending by address."""
     families: dict[tuple[Place, int], dict[int, Instr]] = {}
@@ -164,7 +191,7 @@ def _groups(piece: list[Instr], places: Places) -> list[list[Instr]]:
     found = []
     for (place, size), at in families.items():
         taken: set[int] = set()
-        for wide in (WIDEST, WIDEST // 2):
+        for wide in (16, 8, 4, 2):
             for offset in sorted(at):
                 group = [offset + k for k in range(0, wide, size)]
                 if 2 <= len(group) <= 4 and all(o in at and o not in taken for o in group) and places.alignment(place, offset) >= wide:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from numba import cuda, float32, float64, int16, uint64
+from numba import cuda, float32, float64, int16, uint8, uint64
 
 import solcourse as sol
 from solcourse.simt import frontend
@@ -132,6 +132,41 @@ def shorts(x, out):
     out[t] = tile[t * FOUR] + tile[t * FOUR + uint64(1)] + tile[t * FOUR + TWO] + tile[t * FOUR + uint64(3)]
 
 
+@cuda.jit
+def as_one_writes_it(x, out):
+    """Indices that may be negative for all that is known: each may be moved by the array's length."""
+    tile = cuda.shared.array(512, float32, alignment=16)
+    t = cuda.threadIdx.x
+    tile[4 * t] = tile[4 * t + 1] = tile[4 * t + 2] = tile[4 * t + 3] = x[0]
+    cuda.syncthreads()
+    other = 4 * (t ^ 1)
+    out[t] = tile[4 * t + 3] + tile[4 * t + 2] + tile[other] * float32(2) + tile[other + 1]
+
+
+@cuda.jit
+def chosen(x, out):
+    """A choice between two places that are an odd number of elements apart: nothing is known of the alignment."""
+    tile = cuda.shared.array(512, float32, alignment=16)
+    t = cuda.threadIdx.x
+    tile[t] = x[t]
+    tile[t + 128] = x[t]
+    cuda.syncthreads()
+    k = uint64(t) * TWO + (uint64(1) if x[t] > float32(30) else uint64(0))
+    out[t] = tile[k] + tile[k + uint64(1)] * float32(2)
+
+
+@cuda.jit
+def bytes_(x, out):
+    tile = cuda.shared.array(512, uint8, alignment=16)
+    t = uint64(cuda.threadIdx.x)
+    tile[t * FOUR] = uint8(t)
+    tile[t * FOUR + uint64(1)] = uint8(t)
+    tile[t * FOUR + TWO] = uint8(t)
+    tile[t * FOUR + uint64(3)] = uint8(t)
+    cuda.syncthreads()
+    out[t] = tile[t * FOUR] + tile[t * FOUR + uint64(1)] + tile[t * FOUR + TWO] + tile[t * FOUR + uint64(3)]
+
+
 def counted(kernel, n=512):
     x, out = np.arange(n, dtype=np.float32) % 61, np.zeros(128, np.float32)
     report = sol.profile(kernel[1, 128], x, out)
@@ -171,6 +206,17 @@ def test_the_values_are_those_of_the_single_accesses():
     np.testing.assert_allclose(out, a + a[(np.arange(128) & 126) + 1] + 1)
 
 
+def test_an_index_that_may_be_negative_is_no_obstacle():
+    report, x, out = counted(as_one_writes_it)
+    assert (report.counts.shared_store.requests, report.counts.shared_load.requests) == (4, 8)  # quads; two pairs
+    np.testing.assert_allclose(out, 5 * x[0])
+    report, x, out = counted(chosen)
+    assert report.counts.shared_load.requests == 8
+    k = 2 * np.arange(128) + (x[:128] > 30)
+    tile = np.concatenate([x[:128], x[:128], np.zeros(256, np.float32)])
+    np.testing.assert_allclose(out, tile[k] + 2 * tile[k + 1])
+
+
 def test_an_odd_start_around_a_loop_is_not_merged():
     report, x, out = counted(odd_in_a_loop)
     # 128 of x: 32 rounds of two loads by 4 warps; the tile holds x at 8 later where both wrote
@@ -200,6 +246,7 @@ def test_a_merged_access_that_strays_is_told_by_the_element_that_does():
 KERNELS = {
     "pairs": rows(8), "quads": rows(16), "doubles": doubles, "backwards": backwards, "unaligned": unaligned,
     "stored_between": stored_between, "in_a_loop": in_a_loop, "odd_in_a_loop": odd_in_a_loop, "shorts": shorts,
+    "as_one_writes_it": as_one_writes_it, "chosen": chosen, "bytes": bytes_,
 }  # fmt: skip
 
 
