@@ -138,6 +138,9 @@ def nvvm_modules(source: Source, name: str) -> list[str]:
     return modules
 
 
+_VARIABLES = re.compile(r"^ *call void @\"?llvm\.dbg\.[^\n]*\n", re.MULTILINE)
+
+
 def nvvm_ptx(source: Source, name: str, cc: str) -> str:
     """PTX as NVIDIA's compiler makes it. Raises ToolTrouble."""
     from solcourse.simt.no_device import LOCK
@@ -152,7 +155,14 @@ def nvvm_ptx(source: Source, name: str, cc: str) -> str:
         warnings.simplefilter("ignore")  # NVVM's log, where it says anything
         try:
             nvvm = importlib.import_module("numba.cuda.cudadrv.nvvm")
-            made = nvvm.compile_ir(nvvm_modules(source, symbol(name)), **options)
+            modules = nvvm_modules(source, symbol(name))
+            try:
+                made = nvvm.compile_ir(modules, **options)
+            except Exception as error:
+                if "ERROR_COMPILATION" not in str(error):
+                    raise
+                # NVVM gives up where it loses track of a variable; where the lines are, it knows without
+                made = nvvm.compile_ir([_VARIABLES.sub("", text) for text in modules], **options)
         except Exception as error:  # libraries that cannot be loaded, that do not know this cc, or refuse the code: each in its own way
             why = f"does not know compute capability {cc}" if "INVALID_OPTION" in str(error) else f"failed: {_first_line(error)}"
             raise ToolTrouble(f"NVVM {why}") from error

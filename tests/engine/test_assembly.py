@@ -101,6 +101,39 @@ def test_nvvm_is_taken_where_it_is_installed():
     assert "no longer knows compute capability 7.0" in str(sol.ptx(SCORE, X, Y, cc="7.0"))
 
 
+@cuda.jit
+def hard_to_follow(x, y):
+    """nvidia-nvvm 13.5 gives up on this one where it is told of the variables."""
+    s = cuda.shared.array(512, np.int32, alignment=16)
+    t = cuda.threadIdx.x
+    i = cuda.blockIdx.x * cuda.blockDim.x + t
+    o = t * 4
+    s[4 * t + 0] = x[(i * 5 + 0) % x.size]
+    s[4 * t + 1] = x[(i * 3 + 1) % x.size]
+    s[4 * t + 3] = x[(i * 9 + 3) % x.size]
+    s[4 * t + 2] = x[(i * 2 + 2) % x.size]
+    cuda.syncthreads()
+    v0 = s[o + 3]
+    v1 = s[o + 3]
+    v2 = s[o + 3]
+    s[4 * t + 2] = v2 + v2
+    s[4 * t + 3] = v2 + v1
+    if t & 1:
+        v1 += s[o + 0]
+    y[i] = v0 + v1 + v2
+    cuda.syncthreads()
+    y[i] += s[4 * (t ^ 1) + 1] + s[4 * (t ^ 1)]
+
+
+@pytest.mark.nvvm
+def test_a_kernel_that_nvvm_refuses_with_its_variables_is_compiled_without_them():
+    x, y = np.zeros(97, np.int32), np.zeros(512, np.int32)
+    code = sol.ptx(hard_to_follow[4, 128], x, y, compiler="nvvm")
+    assert code.compiler.startswith("NVVM")
+    # the lines are still known: both barriers are on theirs
+    assert [line.text.strip() for line in code.lines if any("bar.sync" in str(i) for i in line.instructions)] == ["cuda.syncthreads()"] * 2
+
+
 @pytest.mark.nvvm
 def test_a_compiler_that_fails_is_named_and_llvm_takes_its_place(monkeypatch):
     def fails(*args):
