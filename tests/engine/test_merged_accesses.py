@@ -12,6 +12,7 @@ from numba import cuda, float32, float64, int16, uint8, uint64
 import solcourse as sol
 from solcourse.simt import frontend
 
+pytestmark = pytest.mark.skipif(frontend.front_end() != "numba-cuda", reason="shared.array(alignment=...) is numba-cuda's")
 TWO, FOUR, EIGHT = uint64(2), uint64(4), uint64(8)
 
 
