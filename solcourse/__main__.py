@@ -175,7 +175,7 @@ def _run(options: argparse.Namespace) -> int:
         raise SolcourseError("--profile and --sanitize execute a launch each in its own way: run the program once with each.")
     if options.save is not None:
         scripts.check_save("findings are" if options.sanitize else "profile is", options.save)
-    profile, on_all = options.profile or options.save is not None, options.device == ALL
+    profile, on_all = options.profile or options.save is not None, str(options.device).lower() == ALL
     if on_all:
         if options.sanitize or not profile:
             raise SolcourseError("--device all predicts times for every GPU: it goes with --profile, and only with that.")

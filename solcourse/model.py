@@ -279,14 +279,13 @@ def _eta(traffic: Traffic, gpu: Device) -> float:
     return dram_eta(gpu, traffic.dram_read_bytes, traffic.dram_write_bytes)
 
 
-def _block_cycles(lam: float, warps: _Warps, demand: _Demand, resident: int, run: EngineRun) -> float:
-    """How long a block stays: as long as its slowest warp. With barriers its warps go through the tightest pipe together, and what is
-    left over of the shorter of the two is filled by the other resident blocks, if there are any (guess: in proportion)."""
+def _block_cycles(lam: float, warps: _Warps, demand: _Demand, run: EngineRun) -> float:
+    """How long a block stays: as long as its slowest warp. With barriers its phases follow one another: in some all its warps wait, in
+    others they go through the tightest pipe. Other resident blocks fill these gaps of the SM; the block stays no shorter."""
     if not warps.barriers:
         return lam
-    tightest = max(demand.sm.values())
     arrivals = warps.barriers * run.warps_per_block / 4  # the other warps' barrier instructions, one scheduler's share
-    return max(lam, tightest) + min(lam, tightest) / resident + arrivals
+    return lam + max(demand.sm.values()) + arrivals
 
 
 def _norm(parts: Mapping[str, float], waiting: float = 0.0) -> float:
@@ -332,13 +331,13 @@ def predict(
     turnaround = gpu.block_turnaround_cyc - constant("prologue") - (0.0 if _stores(run) else constant("drain") * gpu.lat_l2)
     demand = _demand(run, traffic, gpu, resident)
     full, rest = divmod(run.blocks, per_wave)
-    stay = _block_cycles(warps.mean_cycles, warps, demand, resident, run) + turnaround
+    stay = _block_cycles(warps.mean_cycles, warps, demand, run) + turnaround
     waiting = min(1.0, warps.median.stalls["long_scoreboard"] / stay)
     parts = _wave(demand, occupancy.blocks_per_sm, per_wave, stay, gpu.clock_hz)
     total = {name: full * parts.get(name, 0.0) for name in BOUNDS}
     body, tail = _norm(total, waiting), 0.0
     # the last wave waits for the slowest block
-    slowest = _block_cycles(warps.slowest_cycles, warps, demand, resident, run) + turnaround
+    slowest = _block_cycles(warps.slowest_cycles, warps, demand, run) + turnaround
     if rest:
         per_sm = -(-rest // gpu.sms)
         parts = _wave(_demand(run, traffic, gpu, per_sm), per_sm, rest, slowest, gpu.clock_hz)

@@ -110,7 +110,7 @@ class Report:
         """None, or what to suspect when the score is above 1."""
         if self.sol_score is None or self.sol_score <= 1:
             return None
-        return roofline.audit(self.time_s, self.work, self.device, actual_bytes=self.dram_bytes)
+        return roofline.audit(self.time_s, self.work, self.device, actual_bytes=self.dram_bytes, predicted=self.origin == "predicted")
 
     @cached_property
     def hot_lines(self) -> tuple[Any, ...]:

@@ -286,10 +286,12 @@ def audit(
     actual_bytes: float | None = None,
     clock_mhz: float | None = None,
     tolerance: float = 0.0,
+    predicted: bool = False,
 ) -> Alarm | None:
     """None for a possible time; an Alarm with its suspects for one below T_SOL. Never clips.
 
     actual_bytes  what DRAM moved, if known;  clock_mhz  the SM clock during the run, if known;  tolerance  relative, for noise
+    predicted     of a time that no timer took and for which nothing was skipped: only the caches and the ledger are suspects
     """
     gpu = find_device(device)
     score = sol_score(time_s, work, gpu)
@@ -305,12 +307,14 @@ def audit(
                 f"cache-resident: {units.size(work.compulsory_bytes)} fit in L2 ({units.size(gpu.l2_bytes)}), so DRAM need not move them; "
                 "use cache='cold', or a larger problem"
             )
-        if actual_bytes is not None and actual_bytes < work.compulsory_bytes:
+        if actual_bytes is not None and actual_bytes < work.compulsory_bytes and not (predicted and suspects):
             suspects.append(
                 f"bytes undercounted: {units.size(actual_bytes)} moved, {units.size(work.compulsory_bytes)} compulsory; "
                 "either the count is low or work was skipped"
             )
-        suspects += [skipped, ledger, "the timer: launch not waited for, or time from another run"]
+        suspects += [ledger] if predicted else [skipped, ledger, "the timer: launch not waited for, or time from another run"]
+    elif predicted:
+        suspects += ["lower precision than the ledger says (tensor cores, fp16, tf32)", ledger]
     else:
         if clock_mhz is not None and clock_mhz > gpu.boost_mhz:
             suspects.append(

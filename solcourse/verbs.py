@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from solcourse.errors import LaunchError, SolcourseError, UnsupportedKernel, WorkError
@@ -328,8 +329,9 @@ def _check_cache(cache: str) -> None:
 
 
 def _check_sample(sample_blocks: object) -> None:
-    if sample_blocks is not None and (not isinstance(sample_blocks, int) or sample_blocks < 1):
-        raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
+    if sample_blocks is None or (isinstance(sample_blocks, Integral) and sample_blocks is not True and int(sample_blocks) >= 1):
+        return
+    raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
 
 
 def _check_work(work: object) -> None:

@@ -234,6 +234,19 @@ def test_more_resident_blocks_hide_what_a_barrier_exposes():
     assert predicted(barrier_run(160_000)).body_s > 1.05 * predicted(barrier_run(60_000)).body_s
 
 
+def test_a_larger_grid_with_barriers_never_takes_less():
+    """From one block on an SM to two the other block fills gaps, and none of the two is done sooner than one alone."""
+    ops = [op(0), load(1, 0, 0), op(2, (1,)), op(-1, (), "adu", 1, "barrier"), *(op(k, (k - 1,)) for k in range(3, 200))]
+    prog = program([(ops, ())], ("global_load",))
+
+    def seconds(blocks):
+        run = make_run(prog, blocks, 256, lambda b, w: [(0, 128 * (8 * b + w) + 4 * LANE)], traced=min(blocks, 40), instructions=200 * 8)
+        return predicted(run, A100).time_s
+
+    times = [seconds(n) for n in (54, 107, 108, 109, 150, 215, 216, 217, 432, 864, 865)]
+    assert times == sorted(times)
+
+
 def test_lower_occupancy_never_helps():
     times = [predicted(copy_run(8000, traced=80), A100, registers).time_s for registers in (32, 64, 128, 255)]
     assert times == sorted(times)

@@ -316,3 +316,15 @@ def test_other_impossible_input_is_refused():
         anchors_from_scores(7.1, 0.6, 12.4, 0.6)
     with pytest.raises(WorkError, match="model_flops"):
         mfu(-1, 1, 1)
+
+
+def test_a_predicted_time_is_not_suspected_of_a_wrong_timer():
+    small, large = Work.read("x", 4_000_000), Work.read("x", 4_000_000_000)
+    resident = audit(1e-7, small, "A100-SXM4-80GB", actual_bytes=0, predicted=True)
+    assert resident is not None
+    assert "cache-resident" in resident.suspects[0]
+    for work in (small, large):
+        said = " ".join(audit(1e-7, work, "A100-SXM4-80GB", actual_bytes=0, predicted=True).suspects)
+        assert "timer" not in said
+        assert "skipped (" not in said
+    assert "0 B moved" not in " ".join(resident.suspects)
