@@ -329,7 +329,7 @@ def _check_cache(cache: str) -> None:
 
 
 def _check_sample(sample_blocks: Any) -> None:
-    if sample_blocks is None or (isinstance(sample_blocks, Integral) and sample_blocks is not True and sample_blocks >= 1):
+    if sample_blocks is None or (isinstance(sample_blocks, Integral) and sample_blocks is not True and int(sample_blocks) >= 1):
         return
     raise LaunchError(f"sample_blocks is a number of blocks, at least 1, or None for all; got {sample_blocks!r}.")
 
