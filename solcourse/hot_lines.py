@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from solcourse.model import GROUPS, P_NORM
 from solcourse.simt.records import ACCESS_KINDS, SECTOR_BYTES, Counts, LineCounts, Site
 
 if TYPE_CHECKING:
     from solcourse.report import Report
 
-P = 3  # the model's exponent
 Where = tuple[str, int]  # file, line
-_GROUPS = {**dict.fromkeys(("issue", "register_file", "constant", "lsu", "l1"), "sm"), "fill": "l2", "atomic": "l2"}
+_GROUPS = {bound: names[0] for names in GROUPS for bound in names}  # a group goes by its first bound
 _CACHED_KINDS = tuple(kind for kind in ACCESS_KINDS if not kind.startswith("shared"))
 
 
@@ -35,7 +35,7 @@ class HotLine:
 
 
 def _group(bound: str) -> str:
-    return "sm" if bound.startswith("pipe_") else _GROUPS.get(bound, bound)
+    return _GROUPS.get(bound, bound)
 
 
 def weights(bounds: Mapping[str, float], waiting: float = 1.0) -> dict[str, float]:
@@ -55,11 +55,11 @@ def weights(bounds: Mapping[str, float], waiting: float = 1.0) -> dict[str, floa
     top = max((bounds[name] for name in largest.values()), default=0.0)
     if top <= 0:
         return {"launch": 1.0} if start > 0 else {}
-    powers = {name: (bounds[name] / top) ** P * (waiting if name == "latency" else 1.0) for name in largest.values()}
+    powers = {name: (bounds[name] / top) ** P_NORM * (waiting if name == "latency" else 1.0) for name in largest.values()}
     total = sum(powers.values())
-    if bounds.get("latency", 0.0) >= top * total ** (1 / P):  # nothing hides any of it
+    if bounds.get("latency", 0.0) >= top * total ** (1 / P_NORM):  # nothing hides any of it
         powers, total = {"latency": 1.0}, 1.0
-    body = top * total ** (1 / P) / (start + top * total ** (1 / P))
+    body = top * total ** (1 / P_NORM) / (start + top * total ** (1 / P_NORM))
     shares = {name: body * power / total for name, power in powers.items() if power > 0}
     return shares | {"launch": 1 - body} if start > 0 else shares
 
@@ -81,10 +81,10 @@ def _sectors_below_l1(report: Report, site: Site) -> float:
     return sectors * missed
 
 
-def _demand(report: Report, of_site: Callable[[Site], float]) -> dict[Where, float]:
+def _demand(report: Report, of_site: Callable[[Site], float], kinds: Sequence[str] = _CACHED_KINDS) -> dict[Where, float]:
     demand: dict[Where, float] = {}
     for site in report.run.program.sites if report.run is not None else ():
-        if site.kind in _CACHED_KINDS:
+        if site.kind in kinds:
             demand[site.file, site.line] = demand.get((site.file, site.line), 0.0) + of_site(site)
     return demand
 
@@ -128,7 +128,7 @@ def demand(report: Report, bound: str) -> dict[Where, float]:
         case "dram":
             return _dram_sectors(report)
         case "constant":
-            return _passes(report)
+            return _demand(report, lambda site: _passes(report, site), ("constant_load",))
         case "latency":
             return _by_counts(report, lambda c: _latency(c, report))
         case "atomic":
@@ -136,13 +136,10 @@ def demand(report: Report, bound: str) -> dict[Where, float]:
     return {}
 
 
-def _passes(report: Report) -> dict[Where, float]:
+def _passes(report: Report, site: Site) -> float:
     """Different addresses that warps ask constant memory for."""
-    found: dict[Where, float] = {}
-    for site, counted in zip(report.run.program.sites, report.run.site_counts, strict=True) if report.run is not None else ():
-        if site.kind == "constant_load":
-            found[site.file, site.line] = found.get((site.file, site.line), 0.0) + counted.wavefronts
-    return found
+    assert report.run is not None
+    return report.run.site_counts[site.index].wavefronts
 
 
 def hot_lines(report: Report) -> tuple[HotLine, ...]:

@@ -39,7 +39,7 @@ _CORE = ("issue", *(f"pipe_{pipe}" for pipe in PIPES if pipe != "lsu"), "registe
 BOUNDS = (*_CORE[:-1], "lsu", "l1", "fill", "l2", "dram", "latency", "atomic", "constant", "launch")
 # the units of an SM work side by side, and so do its path to L2 and L2 itself: of each group the busiest counts
 _SM = (*_CORE, "lsu", "l1")
-_GROUPS = (_SM, ("fill", "l2", "atomic"), ("dram",))
+GROUPS = (_SM, ("fill", "l2", "atomic"), ("dram",))
 # the Device figures behind each bound: where one of them is flagged, so is the prediction
 _INPUTS: Mapping[str, tuple[str, ...]] = {
     "issue": ("boost_mhz", "clock_derate"),
@@ -290,7 +290,7 @@ def _block_cycles(lam: float, warps: _Warps, demand: _Demand, run: EngineRun) ->
 
 def _norm(parts: Mapping[str, float], waiting: float = 0.0) -> float:
     """The time that all bounds together take. waiting: m, see above."""
-    groups = [max((parts.get(name, 0.0) for name in names), default=0.0) for names in _GROUPS]
+    groups = [max((parts.get(name, 0.0) for name in names), default=0.0) for names in GROUPS]
     latency = parts.get("latency", 0.0)
     together = (sum(g**P_NORM for g in groups) + waiting * latency**P_NORM) ** (1 / P_NORM)
     return max(latency, together)
@@ -311,7 +311,7 @@ def _stores(run: EngineRun) -> bool:
 
 def _weights(total: Mapping[str, float]) -> dict[str, float]:
     """The longest bound of each group, and the latency, as they go into the norm."""
-    longest = [max(names, key=lambda name: total[name]) for names in _GROUPS]
+    longest = [max(names, key=lambda name: total[name]) for names in GROUPS]
     return {name: total[name] ** P_NORM for name in (*longest, "latency")}
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from .constants import constant
 
 WIDEST = 2.0
-SHORT_S = 10e-6
 _WHY = {
     "dram": "DRAM's reached rate",
     "l2": "L2's rate and what it keeps",

@@ -86,13 +86,18 @@ def library_name(callee: str) -> str:
     return name[:-1] if name.endswith("f") and name[:-1] in (_LIBRARY | _ROOT | dict.fromkeys(_ONE | {"fma"})) else name
 
 
+def _is_low(x: object, known: Collection[str]) -> bool:
+    """Whether the upper half of a 64-bit operand is zero: one of the values known to be so, or a small constant."""
+    return x in known or (isinstance(x, Const) and x.value is not None and 0 <= int(x.value) < 1 << 32)
+
+
 def narrow(function: Function) -> set[str]:
     """The 64-bit values whose upper half is known to be zero: ptxas computes with the lower one alone."""
     values = [i for b in function.blocks for i in b.instrs if i.type == "i64" and i.dest]
     known = {i.dest for i in values if i.op in ("zext", "and", "or", "xor", "phi", "select", "lshr", "urem", "udiv")}
 
     def low(x: object) -> bool:
-        return x in known or (isinstance(x, Const) and x.value is not None and 0 <= int(x.value) < 1 << 32)
+        return _is_low(x, known)
 
     def holds(i: Instr) -> bool:
         if i.op == "zext":
@@ -116,7 +121,7 @@ def cost_of(i: Instr, space: str | None = None, low: Collection[str] = ()) -> Co
     wide = t in ("i64", "ptr")
     if op in ("and", "or", "xor", "select", "icmp", "lshr", "udiv", "urem") and (wide or op == "icmp"):
         args = i.args[1:] if op == "select" else i.args
-        if all(a in low or (isinstance(a, Const) and a.value is not None and 0 <= int(a.value) < 1 << 32) for a in args):
+        if all(_is_low(a, low) for a in args):
             return _DIVIDE32 if op in ("udiv", "urem") else _SEL if op == "select" else _ALU
     if op in ("load", "store"):
         if space == "constant":

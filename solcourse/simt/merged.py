@@ -17,7 +17,7 @@ from solcourse.simt.ir import Address, Block, Const, Function, Instr, type_size
 Place = tuple[str, tuple[tuple[str, int], ...]]  # a root; variables and what they are multiplied by
 MANY = 16  # zero bits beyond these do not matter
 _ARITHMETIC = ("add", "sub", "or", "xor", "phi", "select", "and", "mul", "shl", "zext", "sext", "trunc", "freeze")
-_TOUCH = ("store", "atomicrmw", "cmpxchg", "fence")
+_TOUCH = ("atomicrmw", "cmpxchg", "fence")
 _FREE_CALLS = ("llvm.nvvm.fma", "llvm.fma", "llvm.fmuladd", "llvm.s", "llvm.u", "llvm.m", "llvm.f", "simt.sreg.", "__nv_")
 
 

@@ -145,7 +145,7 @@ def test_only_waiting_for_memory_competes_with_dram():
     stores = program([([store(0, 0, 0)], ())], ("global_store",))
     run = make_run(stores, 8000, 256, lambda b, w: [(0, 128 * (8 * b + w) + 4 * LANE)], traced=80)
     p = predicted(run)
-    parts = [max(p.bounds[n] for n in names) for names in model._GROUPS]
+    parts = [max(p.bounds[n] for n in names) for names in model.GROUPS]
     assert p.bounds["latency"] > 0.1 * max(parts)
     assert p.body_s == pytest.approx(max(p.bounds["latency"], sum(x**3 for x in parts) ** (1 / 3)), rel=0.02)
 
