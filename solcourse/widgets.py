@@ -18,6 +18,8 @@ import ipywidgets as ipw
 from solcourse import panels, stills
 from solcourse.errors import SolcourseError
 from solcourse.lesson import Guess, same, short
+from solcourse.panels import frames
+from solcourse.panels.parts import Control, Panel
 from solcourse.tasks import Marked, Task, mark
 
 KEPT_FRAMES = 128  # settings a dashboard remembers: some kilobytes each, and sliding back costs no prediction
@@ -47,11 +49,11 @@ class LivePanel(ipw.VBox):
 class Dashboard(LivePanel):
     """A Panel with its controls. A change of any control predicts again and redraws; the path of attempts grows."""
 
-    def __init__(self, panel: panels.Panel):
+    def __init__(self, panel: Panel):
         self.panel = panel
         self.attempts: list[Any] = []
-        self.frame: panels.Frame | None = None
-        self._drawn: dict[tuple[Any, ...], panels.Frame] = {}  # by settings: the engine says the same twice
+        self.frame: frames.Frame | None = None
+        self._drawn: dict[tuple[Any, ...], frames.Frame] = {}  # by settings: the engine says the same twice
         self.error: BaseException | None = None
         self.controls = {control.name: _control(control) for control in panel.controls}
         self.picture = ipw.HTML()
@@ -83,20 +85,20 @@ class Dashboard(LivePanel):
             if opening and not isinstance(error, SolcourseError):
                 raise
             self.error = error
-            self.message.value = panels.error_html(error)
+            self.message.value = frames.error_html(error)
             return
         self.error, self.frame = None, frame
-        self.attempts = panels.path(self.attempts, frame.report)
+        self.attempts = frames.path(self.attempts, frame.report)
         self.message.value = ""
         self.picture.value = frame.html
 
-    def _draw(self) -> panels.Frame:
+    def _draw(self) -> frames.Frame:
         """The frame of the present settings, predicted only once for each."""
         key = tuple(self.settings.values())
         if key not in self._drawn:
             if len(self._drawn) >= KEPT_FRAMES:
                 del self._drawn[next(iter(self._drawn))]
-            self._drawn[key] = panels.draw(self.panel, self.settings)
+            self._drawn[key] = frames.draw(self.panel, self.settings)
         return self._drawn[key]
 
     def predict(self, **changes: Any) -> Any:
@@ -122,7 +124,7 @@ class Dashboard(LivePanel):
         return stills.png(self.frame.report, self.attempts, self.frame.line) if self.frame else None
 
 
-def _control(control: panels.Control) -> Any:
+def _control(control: Control) -> Any:
     style = {"description_width": "72px"}
     if control.slider:
         layout = ipw.Layout(width="360px")
@@ -298,14 +300,14 @@ class ExercisePanel(LivePanel):
         try:
             self.verdict = exercises.check(self.name)
         except Exception as error:  # a watcher has nobody to raise to: what went wrong is shown where the learner looks
-            self.picture.value = panels.error_html(error)
+            self.picture.value = frames.error_html(error)
             return
         finally:
             self.button.disabled = False
         if self.verdict.report is not None:
-            self.attempts = panels.path(self.attempts, panels.attempt(self.verdict.report, self.verdict.report.kernel))
+            self.attempts = frames.path(self.attempts, frames.attempt(self.verdict.report, self.verdict.report.kernel))
         self.hints.layout.display = "none" if self.verdict.passed else None  # who has passed needs no hint
-        self.picture.value = panels.verdict_html(self.verdict, self.attempts)
+        self.picture.value = frames.verdict_html(self.verdict, self.attempts)
 
     def describe(self) -> str:
         return str(self.verdict) if self.verdict is not None else f"Exercise {self.name}: not scored yet."

@@ -13,6 +13,7 @@ from reports_by_hand import a_report, a_run, traffic
 
 from solcourse import access_maps, panels
 from solcourse.errors import KernelTypeError, UnknownName
+from solcourse.panels import coalescing, frames, parts
 
 N = 2**20
 
@@ -43,7 +44,7 @@ def with_stride(panel, stride, **more):
 
 
 def test_a_lazy_array_costs_no_memory_until_it_is_touched():
-    array = panels.lazy_array(2**33)  # 32 GiB
+    array = parts.lazy_array(2**33)  # 32 GiB
     assert array.dtype == np.float32
     assert array.size == 2**33
     array[-1] = 7
@@ -51,27 +52,27 @@ def test_a_lazy_array_costs_no_memory_until_it_is_touched():
 
 
 def test_where_so_much_cannot_be_promised_smaller_launches_still_work(monkeypatch):
-    real = panels.lazy_array
+    real = parts.lazy_array
 
     def modest(elements, dtype=np.float32):
         if elements > 2**28:
             raise OSError("Cannot allocate memory")
         return real(elements, dtype)
 
-    monkeypatch.setattr(panels, "lazy_array", modest)
-    panels._everything.cache_clear()
+    monkeypatch.setattr(parts, "lazy_array", modest)
+    parts._everything.cache_clear()
     try:
-        assert panels._room("float32", "src", 1000).size == 1000
+        assert parts.room("float32", "src", 1000).size == 1000
         with pytest.raises(OSError, match="allocate"):
-            panels._room("float32", "src", 2**30)
+            parts.room("float32", "src", 2**30)
     finally:
-        panels._everything.cache_clear()
+        parts._everything.cache_clear()
 
 
 # ---- what the coalescing panel launches
 
 
-@pytest.mark.parametrize("layout", panels.LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", coalescing.LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize(("stride", "offset"), [(1, 0), (3, 5), (64, 32)])
 def test_every_setting_stays_inside_its_arrays(launches, layout, stride, offset):
     panel = panels.panel("coalescing")
@@ -80,10 +81,10 @@ def test_every_setting_stays_inside_its_arrays(launches, layout, stride, offset)
     last = (dst.size - 1) * stride + offset
     assert last < (src.shape[0] if layout.name.startswith("aos") else src.shape[-1])
     assert src.ndim == 1 or 3 in src.shape
-    assert dst.size == panels.LARGEST
+    assert dst.size == parts.LARGEST
 
 
-@pytest.mark.parametrize("layout", panels.LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("layout", coalescing.LAYOUTS, ids=lambda layout: layout.name)
 def test_the_ledger_does_not_depend_on_the_stride(launches, layout):
     panel = panels.panel("coalescing")
     works = []
@@ -92,7 +93,7 @@ def test_the_ledger_does_not_depend_on_the_stride(launches, layout):
         works.append(launches[-1].work)
     assert works[0] == works[1]
     # `fields` numbers read and one written for each element
-    assert works[0].compulsory_bytes == (layout.fields + 1) * layout.size * panels.LARGEST
+    assert works[0].compulsory_bytes == (layout.fields + 1) * layout.size * parts.LARGEST
 
 
 def test_launches_are_sampled_and_go_to_the_chosen_device(launches):
@@ -122,8 +123,8 @@ def test_the_picture_is_of_the_addresses_that_the_settings_mean():
         (with_stride(panel, 1, layout="aos_all"), 12),
         (with_stride(panel, 1, layout="soa_all"), 4),
     ]:
-        size = panels.layout_of(settings).size
-        assert len(access_maps.sector_masks(panels.first_addresses(settings), size)) == count
+        size = coalescing.layout_of(settings).size
+        assert len(access_maps.sector_masks(coalescing.first_addresses(settings), size)) == count
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_unknown_settings_and_panels_are_named(name):
 
 def test_a_frame_says_its_numbers_in_words_and_in_every_picture(launches):
     panel = panels.panel("coalescing")
-    frame = panels.frame(panel, with_stride(panel, 8))
+    frame = frames.frame(panel, with_stride(panel, 8))
     assert set(frame.pictures) == {"gauge", "sectors", "bounds", "roofline"}
     for svg in frame.pictures.values():
         assert 'role="img" aria-label="' in svg
@@ -178,14 +179,14 @@ def test_a_frame_says_its_numbers_in_words_and_in_every_picture(launches):
 
 def test_the_path_keeps_to_one_device_and_shows_nothing_twice():
     a, b, other = a_report(kernel="stride 1"), a_report(kernel="stride 2", time_s=30e-6), a_report(on="Tesla T4")
-    assert panels.path([a, other], b) == [a, b]
-    assert panels.path([a, b], a) == [b, a]
+    assert frames.path([a, other], b) == [a, b]
+    assert frames.path([a, b], a) == [b, a]
     many = [a_report(kernel=str(n)) for n in range(30)]
-    assert panels.path(many, a) == [*many[-(panels.MOST_ATTEMPTS - 1) :], a]
+    assert frames.path(many, a) == [*many[-(frames.MOST_ATTEMPTS - 1) :], a]
 
 
 def test_an_error_is_shown_as_text_not_as_markup():
-    shown = panels.error_html(KernelTypeError("line 3: a < b\n<script>alert()</script>"))
+    shown = frames.error_html(KernelTypeError("line 3: a < b\n<script>alert()</script>"))
     assert "<script>" not in shown
     assert "line 3: a &lt; b" in shown
 
@@ -194,15 +195,15 @@ def test_a_frame_is_small_enough_to_follow_a_slider(launches):
     """jupyter.md's budget is a message of some kilobytes: a 200 kB picture would not follow a drag."""
     panel = panels.panel("coalescing")
     attempts = [a_report(kernel=f"stride {n}", time_s=1e-6 * n) for n in range(1, 13)]
-    assert len(panels.frame(panel, with_stride(panel, 64), attempts).html) < 40_000
+    assert len(frames.frame(panel, with_stride(panel, 64), attempts).html) < 40_000
 
 
 def test_lanes_are_drawn_only_where_the_trace_agrees():
     report = a_report(run=a_run(8))
     asked = [32 * lane for lane in range(32)]  # float32, stride 8
-    assert "lane 31" in panels.request_made(report, asked, 4, "a read")
-    assert "lane 31" in panels.request_made(report, [96 + a for a in asked], 4, "a read")  # from wherever it starts
-    other = panels.request_made(report, [16 * lane for lane in range(32)], 4, "a read")
+    assert "lane 31" in coalescing.request_made(report, asked, 4, "a read")
+    assert "lane 31" in coalescing.request_made(report, [96 + a for a in asked], 4, "a read")  # from wherever it starts
+    other = coalescing.request_made(report, [16 * lane for lane in range(32)], 4, "a read")
     assert "lane 31" not in other
     assert "32 sectors" in other  # what was really touched
 
@@ -212,10 +213,10 @@ def test_lanes_are_drawn_only_where_the_trace_agrees():
 
 def test_an_attempt_is_compared_with_the_one_before():
     slow, fast = a_report(time_s=40e-6), a_report(time_s=30e-6)  # 10 / 40 = 25 %; 10 / 30 = 33 %
-    assert panels.since_last([slow]) == ""
-    assert "25% shorter; both predicted" in panels.since_last([slow, fast])
-    assert "33% longer" in panels.since_last([fast, slow])
-    assert "as long as before" in panels.since_last([fast, slow, slow])
+    assert frames.since_last([slow]) == ""
+    assert "25% shorter; both predicted" in frames.since_last([slow, fast])
+    assert "33% longer" in frames.since_last([fast, slow])
+    assert "as long as before" in frames.since_last([fast, slow, slow])
 
 
 def test_the_speed_of_light_panel_stops_where_the_loop_has_no_turns_left_over():
@@ -226,7 +227,7 @@ def test_the_speed_of_light_panel_stops_where_the_loop_has_no_turns_left_over():
 
 def test_the_speed_of_light_panel_shows_no_sectors(launches):
     panel = panels.panel("speed_of_light")
-    assert set(panels.frame(panel, panel.settings).pictures) == {"gauge", "bounds", "roofline"}
+    assert set(frames.frame(panel, panel.settings).pictures) == {"gauge", "bounds", "roofline"}
 
 
 @pytest.fixture

@@ -1,0 +1,130 @@
+"""A panel's settings -> a Frame: pictures side by side and the same numbers in words. Verdicts and errors as panels show them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from solcourse import figures, units
+from solcourse.access_maps import sectors
+from solcourse.panels.parts import Panel
+
+MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
+
+
+def columns(pictures: Mapping[str, str], right: Sequence[str], under: str = "") -> str:
+    """Pictures in two columns, one where there is little room: those named in `right` in the second, with `under` below them."""
+
+    def column(names: Sequence[str], more: str = "") -> str:
+        cells = "".join(f'<div class="sol-{name}" style="margin-bottom:8px">{pictures[name]}</div>' for name in names)
+        return f'<div style="flex:1 1 400px;min-width:0;max-width:660px">{cells}{more}</div>'
+
+    left = [name for name in pictures if name not in right]
+    return f'<div style="display:flex;flex-wrap:wrap;gap:0 24px">{column(left)}{column(right, under)}</div>'
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a panel shows for one setting: SVG pictures by name and the same values as a sentence.
+
+    report    without its run, whose trace holds much memory
+    """
+
+    report: Any
+    label: str
+    line: str
+    values: str
+    pictures: Mapping[str, str]
+    with_path: bool = True
+
+    @property
+    def html(self) -> str:
+        """The pictures with the line of code above and the values in words below."""
+        code = f'<code class="sol-line" style="font-size:1.05em;white-space:pre-wrap">{html.escape(self.line)}</code>'
+        values = f'<p class="sol-values" role="status" style="margin:4px 0;line-height:1.45">{html.escape(self.values)}</p>'
+        return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, ["roofline"], values)}</div>'
+
+    def along(self, attempts: Sequence[Any]) -> Frame:
+        """This frame with a roofline, where its panel wants one: the path so far, and this as its last step. See `path`."""
+        if not self.with_path:
+            return self
+        return replace(self, pictures={**self.pictures, "roofline": figures.roofline(self.report.device, path(attempts, self.report))})
+
+
+def draw(panel: Panel, settings: Mapping[str, Any]) -> Frame:
+    """Predicts for the settings and draws what depends on nothing else: all but the roofline."""
+    report, label = panel.profile(settings), panel.label(settings)
+    pictures = {"gauge": figures.gauge(report), **panel.pictures(settings, report), "bounds": figures.bounds(report)}
+    values = values_of(report, panel.words(settings, report))
+    return Frame(attempt(report, label), label, panel.line(settings), values, pictures, panel.path)
+
+
+def frame(panel: Panel, settings: Mapping[str, Any], attempts: Sequence[Any] = ()) -> Frame:
+    """Predicts for the settings and draws. attempts: the path so far; see `path`."""
+    return draw(panel, settings).along(attempts)
+
+
+def attempt(report: Any, label: str) -> Any:
+    """A report as a step of a path: under its own name, without the run, whose trace holds much memory."""
+    return replace(report, kernel=label, run=None, prediction=None)
+
+
+def path(attempts: Sequence[Any], now: Any) -> list[Any]:
+    """The attempts a roofline shows: those on the device of `now`, at most MOST_ATTEMPTS, `now` last, nothing twice."""
+    before = [
+        a for a in attempts if (a.device is now.device or a.device == now.device) and (a.kernel, a.time_s) != (now.kernel, now.time_s)
+    ]
+    return [*before, now][-MOST_ATTEMPTS:]
+
+
+def values_of(report: Any, words: str) -> str:
+    """The numbers of a panel as a sentence: what a screen reader, or a reader of a saved notebook, gets. words: the panel's own."""
+    sampled = f"{report.sampled_blocks:,} of {report.run.blocks:,} blocks were run." if report.sampled_blocks else ""
+    said = (
+        f"SOL score {units.score(report.sol_score)} {report.origin} on {report.device.name} "
+        f"(attainable {units.score(report.attainable_score)}): {figures.interval(report)}, {figures.bound_words(report.bound)} binds."
+    )
+    return " ".join(filter(None, (said, words, sampled)))
+
+
+def since_last(attempts: Sequence[Any]) -> str:
+    """What the last attempt changed, as a sentence; "" for the first one."""
+    if len(attempts) < 2:
+        return ""
+    before, now = attempts[-2:]
+    change = now.time_s / before.time_s - 1
+    told = "as long as before" if abs(change) < 0.005 else f"{abs(change):.0%} {'longer' if change > 0 else 'shorter'}"
+    return (
+        f"The attempt before: {units.seconds(before.time_s)}, SOL score {units.score(before.sol_score)}. "
+        f"Now: {units.seconds(now.time_s)}, {units.score(now.sol_score)}, {told}; both {now.origin}."
+    )
+
+
+def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
+    """A verdict with the pictures of its counted launch: the score, the bounds, and the path of the attempts so far.
+
+    attempts   as `path` gives them: the present one last
+    """
+    said = verdict._repr_html_()
+    if verdict.report is None:
+        return f'<div class="sol-verdict">{said}</div>'
+    report = verdict.report
+    pictures = {
+        "gauge": figures.gauge(report),
+        "sectors": sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes),
+        "bounds": figures.bounds(report),
+        "roofline": figures.roofline(report.device, path(attempts, attempt(report, report.kernel))),
+    }
+    change = since_last(attempts)
+    under = f'<p class="sol-change" style="margin:4px 0;line-height:1.45">{html.escape(change)}</p>' if change else ""
+    return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"], under)}</div>'
+
+
+def error_html(error: BaseException) -> str:
+    """An error as a box inside the panel: its first line in bold, the rest as it is."""
+    first, _, rest = str(error).partition("\n")
+    more = f'<pre style="margin:4px 0 0;white-space:pre-wrap">{html.escape(rest)}</pre>' if rest.strip() else ""
+    box = "border-left:4px solid #D55E00;padding:6px 10px;margin:6px 0"
+    return f'<div class="sol-error" role="alert" style="{box}"><strong>{html.escape(first or type(error).__name__)}</strong>{more}</div>'
