@@ -17,12 +17,12 @@ NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 unexport NUMBA_ENABLE_CUDASIM
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help lab test lint stubs picture unit engine counts fuzz notebooks notebooks-solutions browser gpu ladders peer bench clean
+.PHONY: help lab test lint stubs picture unit engine counts exercises fuzz notebooks notebooks-solutions browser gpu ladders peer bench clean
 
 help:
 	@echo "make lab        set up, then open JupyterLab at lesson 00"
 	@echo "make test       set up, then every test (under ten minutes on two cores)"
-	@echo "make unit | engine | counts | fuzz | notebooks | notebooks-solutions | browser | gpu | ladders | lint      parts of it"
+	@echo "make unit | engine | counts | exercises | fuzz | notebooks | notebooks-solutions | browser | gpu | ladders | lint      parts of it"
 	@echo "make peer       numba-cuda's own tests through the engine (about five minutes on two cores)"
 	@echo "make stubs      write exercises/ again from solutions/"
 	@echo "make picture    take the README's picture again (needs Chromium)"
@@ -81,7 +81,7 @@ lint: $(VENV)/.test
 unit: $(FOR_TESTS)
 	$(PYTEST) tests/unit solcourse $(SPREAD) $(ARGS)
 
-engine counts fuzz browser gpu ladders: $(FOR_TESTS)
+engine counts exercises fuzz browser gpu ladders: $(FOR_TESTS)
 	$(PYTEST) tests/$@ $(SPREAD) $(ARGS)
 
 notebooks: $(FOR_TESTS)

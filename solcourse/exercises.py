@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from solcourse import course, hardware, learner, progress, stubs
 from solcourse.errors import SolcourseError, UnknownName
-from solcourse.grading import Exercise
+from solcourse.grading import Exercise, numbers
 from solcourse.hardware import DEFAULT_DEVICE, Device
 from solcourse.learner import Unfinished
 from solcourse.trial import Trial, trial
@@ -40,17 +40,18 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """An exercise as its solution's file states it: docstring and check."""
+    """An exercise as its solution's file states it: docstring and check, which has a part for each thing that is asked."""
 
     name: str
     file: str
     title: str
     text: str
-    exercise: Exercise
+    parts: tuple[Exercise, ...]
 
     @property
     def hints(self) -> tuple[str, ...]:
-        return self.exercise.hints
+        """Of all parts, in order."""
+        return tuple(hint for part in self.parts for hint in part.hints)
 
 
 def names() -> tuple[str, ...]:
@@ -67,16 +68,18 @@ def sheet(name: str, folder: Path | None = None) -> Sheet:
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     exec(compile(text, str(path), "exec"), module.__dict__)
-    if not isinstance(getattr(module, "EXERCISE", None), Exercise):
+    stated = getattr(module, "EXERCISE", ())
+    parts = stated if isinstance(stated, tuple) else (stated,)
+    if not parts or not all(isinstance(part, Exercise) for part in parts):
         raise SolcourseError(f"{path} has no EXERCISE.")
     doc = inspect.cleandoc(ast.get_docstring(ast.parse(text)) or "")
     title = doc.splitlines()[0].partition(":")[2].strip().rstrip(".") if doc else path.stem
     title = title[:1].upper() + title[1:]
-    return Sheet(file.partition("_")[0], file, title, doc, module.EXERCISE)
+    return Sheet(file.partition("_")[0], file, title, doc, parts)
 
 
 def hint(name: str, number: int) -> str:
-    """Hint 1, 2 or 3 of an exercise; the learner's progress remembers that it was read. Raises UnknownName."""
+    """Hint 1, 2 ... of an exercise; the learner's progress remembers that it was read. Raises UnknownName."""
     folder = course.find()
     page = sheet(name, folder)
     if not 1 <= number <= len(page.hints):
@@ -104,11 +107,14 @@ def check(name: str, *, device: str | Device = DEFAULT_DEVICE, limit_s: float = 
     page = sheet(name, folder)
     notes: list[str] = []
     path, text = _handed_in(folder, page, notes)
-    result = _tried(page.exercise, path, text, limit_s)
-    report = _report(page.exercise, result, device, notes)
-    passed = result.problem is None and result.correct and result.clean and bool(result.gates) and all(g.passed for g in result.gates)
+    at, result = _tried(page, path, text, limit_s)
+    part = page.parts[at]
+    report, score = _predicted(part, result, device, notes)
+    passed = _passed(result)
+    if passed and at:
+        notes.append(f"All {len(page.parts)} parts pass; the counts are those of the last.")
     problem = result.problem
-    attempts = 0 if problem else _remembered(folder, page.name, text, passed, report, notes)
+    attempts = 0 if problem else _remembered(folder, page, at, text, passed, {device.name: score} if score else None, notes)
     stage = problem.stage if problem else "passed" if passed else "counts"
     lines = text.splitlines()
     line = problem.line if problem else None
@@ -120,17 +126,19 @@ def check(name: str, *, device: str | Device = DEFAULT_DEVICE, limit_s: float = 
         gates=result.gates,
         findings=tuple(result.findings),
         report=report,
-        next_hint=_next(page, stage, attempts, result),
+        next_hint=_next(part, stage, attempts, result),
         title=page.title,
+        part=f"part {at + 1} of {len(page.parts)}, {part.title}" if len(page.parts) > 1 else "",
         file=course.shown(path, folder),
         stage=stage,
         problem=problem.message if problem else "",
         line=line,
         line_text=lines[line - 1].strip() if line and line <= len(lines) else "",
-        sizes=page.exercise.sizes,
-        gate_size=page.exercise.gate_size,
+        sizes=part.sizes,
+        gate_size=part.gate_size,
         attempts=attempts,
-        hints=page.hints,
+        hints=part.hints,
+        first_hint=sum(len(earlier.hints) for earlier in page.parts[:at]),
         notes=tuple(notes),
     )
 
@@ -148,39 +156,65 @@ def _handed_in(folder: Path, page: Sheet, notes: list[str]) -> tuple[Path, str]:
     return path, path.read_text(encoding="utf-8-sig", errors="replace")
 
 
-def _tried(exercise: Exercise, path: Path, text: str, limit_s: float) -> Trial:
+def _tried(page: Sheet, path: Path, text: str, limit_s: float) -> tuple[int, Trial]:
+    """(which part, how far it came): the first part that does not pass, or the last."""
     try:
         module = learner.load(path, text, limit_s)
     except Unfinished as problem:
-        return Trial(problem=problem)
-    return trial(exercise, module, limit_s)
+        return 0, Trial(problem=problem)
+    tried = []
+    for part in page.parts:
+        tried.append(trial(part, module, limit_s))
+        if not _passed(tried[-1]):
+            break
+    return len(tried) - 1, tried[-1]
 
 
-def _report(exercise: Exercise, result: Trial, device: str | Device, notes: list[str]) -> Report | None:
-    """The predicted report of the counted launch; a prediction that fails takes no verdict away."""
-    if not result.correct or result.run is None:
-        return None
-    from solcourse import report
-
-    return report.predicted(result.run, device, work=exercise.work(exercise.gate_size))
+def _passed(result: Trial) -> bool:
+    return result.problem is None and result.correct and result.clean and bool(result.gates) and all(g.passed for g in result.gates)
 
 
-def _remembered(folder: Path, name: str, text: str, passed: bool, report: Report | None, notes: list[str]) -> int:
-    """Keeps an attempt that got as far as its counts in the learner's progress. Returns how many there were."""
+def _predicted(part: Exercise, result: Trial, device: Device, notes: list[str]) -> tuple[Report | None, float | None]:
+    """(report of the counted launch, SOL score of the whole); a prediction that fails takes no verdict away.
+
+    Of several launches the longest is reported, and a note says what they take together.
+    """
+    if not result.correct or result.run is None or not result.run.runs:
+        return None, None
+    from solcourse import report, units
+    from solcourse.roofline import sol_score
+
+    work, runs = part.work(*numbers(part.gate_size)), result.run.runs
+    if len(runs) == 1:
+        only = report.predicted(runs[0], device, work=work)
+        return only, only.sol_score
+    reports = [report.predicted(run, device) for run in runs]
+    time_s = sum(one.time_s for one in reports)
+    score = sol_score(time_s, work, device)
+    longest = max(reports, key=lambda one: one.time_s)
+    notes.append(
+        f"{len(runs)} launches, one after the other: {units.seconds(time_s)} predicted on {device.name}, SOL score of the whole "
+        f"{units.score(score)}. The score above is of the longest, {longest.kernel}, by its own bytes."
+    )
+    return longest, score
+
+
+def _remembered(folder: Path, page: Sheet, at: int, text: str, passed: bool, scores: dict[str, float] | None, notes: list[str]) -> int:
+    """Keeps an attempt that got as far as its counts in the learner's progress. Returns how many there were, at this part."""
     if course.solutions_wanted():
         return 1
-    scores = {report.device.name: report.sol_score} if report and report.sol_score is not None else None
+    mine, keys = course.mine(folder), [page.name] if len(page.parts) == 1 else [page.name, f"{page.name}, part {at + 1}"]
     try:
-        return int(progress.record_attempt(course.mine(folder), name, text, passed, scores)["attempts"])
+        return [int(progress.record_attempt(mine, key, text, passed, scores)["attempts"]) for key in keys][-1]
     except OSError as error:
         notes.append(f"Progress could not be kept: {error}.")
         return 1
 
 
-def _next(page: Sheet, stage: str, attempts: int, result: Trial) -> str:
+def _next(part: Exercise, stage: str, attempts: int, result: Trial) -> str:
     if stage == "passed":
-        return page.exercise.after
-    if stage == "counts" and page.hints:
-        return page.hints[min(attempts, len(page.hints)) - 1]
+        return part.after
+    if stage == "counts" and part.hints:
+        return part.hints[min(attempts, len(part.hints)) - 1]
     advice = result.problem.advice if result.problem else ""
     return advice or ADVICE.get(stage, "Check again.")

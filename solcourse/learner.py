@@ -104,10 +104,16 @@ def kernel(module: ModuleType, name: str, parameters: list[str]) -> Any:
         raise Unfinished("names", f"`{name}` should be a kernel made with @cuda.jit, and is {_a(found)}.", python and _first_line(python))
     if python.__code__.co_filename != module.__file__:
         raise Unfinished("names", f"`{name}` was made in another file: an exercise is solved in its own.")
-    takes = list(inspect.signature(python).parameters)
-    if len(takes) != len(parameters):
-        raise Unfinished("names", f"`{name}` takes ({', '.join(takes)}) and is called with ({', '.join(parameters)}).", _first_line(python))
+    takes(python, parameters)
     return found
+
+
+def takes(python: Callable[..., Any], parameters: list[str]) -> None:
+    """A function of the learner's takes so many parameters. Raises Unfinished."""
+    own = list(inspect.signature(python).parameters)
+    if len(own) != len(parameters):
+        said = f"`{python.__name__}` takes ({', '.join(own)}) and is called with ({', '.join(parameters)})."
+        raise Unfinished("names", said, _first_line(python))
 
 
 def _defined(module: ModuleType, name: str) -> Any:
@@ -174,6 +180,8 @@ def _line_in(frame: FrameType | None, path: Path) -> int | None:
 def _told(error: BaseException, path: Path, doing: str) -> Unfinished:
     lines = [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if entry.filename == str(path)]
     line = lines[-1] if lines else None
+    if isinstance(error, Unfinished):
+        return error
     if isinstance(error, SolcourseError):
         return Unfinished("error", str(error), line)
     if isinstance(error, ModuleNotFoundError):

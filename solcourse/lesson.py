@@ -186,13 +186,20 @@ def marked(item: tasks.Task, answer: Any) -> tasks.Marked:
     return result
 
 
-def assert_solved(name: str) -> Said:
-    """With SOLCOURSE_SOLUTIONS=1, fails unless the exercise (or every task of "ex00") is solved; else says how far the learner is.
+def assert_solved(*names: str) -> Said:
+    """With SOLCOURSE_SOLUTIONS=1, fails unless the exercises (or every task of "ex00") are solved; else says how far the learner is.
 
     The last cell of every lesson: it proves that what the lesson asks for can be done.
     """
     if not course.solutions_wanted():
-        return standing(name)
+        return Said("\n".join(str(standing(name)) for name in names), "<br>".join(html.escape(str(standing(name))) for name in names))
+    for name in names:
+        _solve(name)
+    return Said("\n".join(f"{name}: the solution passes." for name in names))
+
+
+def _solve(name: str) -> None:
+    """Fails unless the solution of an exercise, or of every task that begins with its name, passes."""
     sums = [item for item in tasks.TASKS if item.name.startswith(f"{name}.")]
     for item in sums:
         result = tasks.mark(item, item.solution)
@@ -202,7 +209,6 @@ def assert_solved(name: str) -> Said:
 
         verdict = check(name)
         assert verdict.passed, str(verdict)
-    return Said(f"{name}: the solution passes.")
 
 
 def standing(name: str) -> Said:

@@ -16,15 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from solcourse import learner
 from solcourse.errors import KernelTypeError, LaunchError, OutOfBounds, RunawayKernel, SolcourseError, UnsupportedKernel
-from solcourse.grading import Exercise, Gate, GateSpec, number
+from solcourse.grading import Exercise, Gate, GateSpec, Ran, Size, number, numbers
 from solcourse.learner import LIMIT_S, Unfinished
 from solcourse.simt.records import EngineRun, Finding
+
+if TYPE_CHECKING:
+    from solcourse.simt.frontend import LaunchSpec
 
 GUARD = 64  # elements before and after every array that belong to nobody
 TOO_FAR = (
@@ -45,13 +48,13 @@ def poison(dtype: np.dtype) -> int:
 
 @dataclass
 class Trial:
-    """How far a module came. `run` is the counted launch; `problem` is what stopped it."""
+    """How far a module came. `run` is what the counted launches did; `problem` is what stopped it."""
 
     correct: bool = False
     clean: bool = False
     gates: tuple[Gate, ...] = ()
     findings: list[Finding] = field(default_factory=list)
-    run: EngineRun | None = None
+    run: Ran | None = None
     problem: Unfinished | None = None
 
 
@@ -61,60 +64,73 @@ def trial(exercise: Exercise, module: ModuleType, limit_s: float = LIMIT_S) -> T
     try:
         with _quiet():
             _try(exercise, module, limit_s, result)
-    except Unfinished as problem:
-        result.problem = result.problem or problem
-    except OutOfBounds as error:  # BarrierError too
-        result.problem = _bounds(error)
-        if error.finding is not None:
-            result.findings.append(error.finding)
-    except RunawayKernel as error:
-        result.problem = Unfinished("time", str(error), error.line)
-    except LaunchError as error:
-        result.problem = Unfinished("launch", str(error), error.line)
-    except (KernelTypeError, UnsupportedKernel) as error:
-        slip = "Repair the name, save, and check again." if "NameError" in str(error) else ""
-        result.problem = Unfinished("compile", str(error), error.line, slip)
-    except SolcourseError as error:
-        result.problem = Unfinished("error", str(error), getattr(error, "line", None))
-    except Exception as error:  # a verdict is due even where solcourse itself breaks down
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(at.filename).name}, line {at.lineno}"
-        result.problem = Unfinished("fault", f"solcourse itself failed on this kernel: {type(error).__name__}: {error} ({where}).")
+    except Exception as error:
+        result.problem = result.problem or _problem_of(error, result)
     return result
 
 
+def _problem_of(error: Exception, result: Trial) -> Unfinished:
+    """What a launch, or the way to it, raised, as what stops a check."""
+    if isinstance(error, Unfinished):
+        return error
+    if isinstance(error, OutOfBounds):  # BarrierError too
+        if error.finding is not None:
+            result.findings.append(error.finding)
+        return _bounds(error)
+    line = getattr(error, "line", None)
+    if isinstance(error, (KernelTypeError, UnsupportedKernel)):
+        slip = "Repair the name, save, and check again." if "NameError" in str(error) else ""
+        return Unfinished("compile", str(error), line, slip)
+    if isinstance(error, SolcourseError):
+        stages = {RunawayKernel: "time", LaunchError: "launch"}
+        return Unfinished(next((stage for kind, stage in stages.items() if isinstance(error, kind)), "error"), str(error), line)
+    # a verdict is due even where solcourse itself breaks down
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(at.filename).name}, line {at.lineno}"
+    return Unfinished("fault", f"solcourse itself failed on this kernel: {type(error).__name__}: {error} ({where}).")
+
+
 def _try(exercise: Exercise, module: ModuleType, limit_s: float, result: Trial) -> None:
-    kernel = learner.kernel(module, exercise.kernel, list(exercise.arguments(1, np.random.default_rng(0))))
-    learner.function(module, exercise.launch)
+    _check_names(exercise, module)
     for size in exercise.sizes:
-        problem = _judge(exercise, module, kernel, size, limit_s, result, sanitized=True)
+        problem = _judge(exercise, module, size, limit_s, result, sanitized=True)
         result.problem = result.problem or problem
     result.clean = not any(finding.severity == "error" for finding in result.findings)
     if result.problem:
         return
-    result.problem = _judge(exercise, module, kernel, exercise.gate_size, limit_s, result)
+    result.problem = _judge(exercise, module, exercise.gate_size, limit_s, result)
     result.correct = result.problem is None
     if result.run is not None and result.correct:
-        specs: tuple[GateSpec, ...] = exercise.gates(exercise.gate_size)
+        specs: tuple[GateSpec, ...] = exercise.gates(*numbers(exercise.gate_size))
         if not specs:
             raise SolcourseError("An exercise without gates would pass anything.")
-        result.gates = tuple(spec.judge(result.run, module.__file__ or "") for spec in specs)
+        run = result.run
+        result.gates = tuple(spec.judge(run, module.__file__ or "") for spec in specs)
 
 
-def _judge(
-    exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit_s: float, result: Trial, sanitized: bool = False
-) -> Unfinished | None:
-    """One launch; what is wrong with it, or with what it left behind. Keeps the run and the findings in `result`."""
-    rng = np.random.default_rng([zlib.crc32(exercise.kernel.encode()), size])
-    given = exercise.arguments(size, rng)
-    guarded = {name: _Guarded(value, poisoned=name in exercise.outputs) for name, value in given.items()}
-    launched = _configured(exercise, module, kernel, size, limit_s)
-    if sanitized:
-        problem = _sanitized(launched, tuple(g.value for g in guarded.values()), limit_s, result)
-        if problem:
-            return problem
-    result.run = execute(launched, tuple(g.value for g in guarded.values()), limit_s)
-    where = f"{_size_name(module, exercise)} = {number(size)}"
+def _check_names(exercise: Exercise, module: ModuleType) -> None:
+    """The names that the check needs are there, and take what they are called with. Raises Unfinished."""
+    parameters = list(exercise.arguments(*numbers(exercise.sizes[0]), np.random.default_rng(0)))
+    if exercise.program:
+        learner.takes(learner.function(module, exercise.program), parameters)
+        return
+    learner.kernel(module, exercise.kernel, parameters)
+    learner.takes(learner.function(module, exercise.launch), list(exercise.size_names))
+
+
+def _judge(exercise: Exercise, module: ModuleType, size: Size, limit_s: float, result: Trial, sanitized: bool = False) -> Unfinished | None:
+    """One size; what is wrong with its launches, or with what they left behind. Keeps the run and the findings in `result`."""
+    rng = np.random.default_rng([zlib.crc32((exercise.program or exercise.kernel).encode()), *numbers(size)])
+    given = exercise.arguments(*numbers(size), rng)
+    poisoned = set(exercise.outputs) - set(exercise.accumulators)
+    guarded = {name: _Guarded(value, poisoned=name in poisoned) for name, value in given.items()}
+    arguments = tuple(g.value for g in guarded.values())
+    try:
+        launch = _launch_program if exercise.program else _launch_kernel
+        result.run = Ran(tuple(launch(exercise, module, size, arguments, limit_s, result if sanitized else None)))
+    except Unfinished as problem:
+        return problem
+    where = ", ".join(f"{name} = {number(n)}" for name, n in zip(_size_names(module, exercise), numbers(size), strict=True))
     for name, guard in guarded.items():
         if not guard.intact():
             return Unfinished("bounds", f"The memory around {name} was written to ({where}).")
@@ -127,18 +143,63 @@ def _judge(
         written = got.size - int(missing.sum())
         if 0 < written < got.size and not missing.flat[:written].any():
             said = f"Only the first {number(written)} of {number(got.size)} elements of {name} were written ({where})."
-            return Unfinished("result", said, None, TOO_FEW.format(launch=exercise.launch))
+            return Unfinished("result", said, None, TOO_FEW.format(launch=exercise.program or exercise.launch))
         wrong = _difference(name, got, expected[name], exercise)
         if wrong:
             return Unfinished("result", f"{wrong} ({where}).", _store_line(result.run, module))
     return None
 
 
-def _sanitized(configured: Any, args: tuple, limit_s: float, result: Trial) -> Unfinished | None:
-    """The same launch on copies, with every check on: the first error. What was found at another size, at the same place, is known."""
+def _launch_kernel(
+    exercise: Exercise, module: ModuleType, size: Size, arguments: tuple, limit_s: float, checked: Trial | None
+) -> list[EngineRun]:
+    """The learner's kernel, launched as the learner's launch function says; sanitized first where `checked` keeps what is found."""
+    from solcourse.simt import frontend
+
+    kernel = learner.kernel(module, exercise.kernel, [""] * len(arguments))
+    spec = frontend.launch_of(_configured(exercise, module, kernel, size, limit_s))
+    if checked is not None:
+        _sanitized(spec, arguments, limit_s, checked)
+    return [execute(spec, arguments, limit_s)]
+
+
+def _launch_program(
+    exercise: Exercise, module: ModuleType, size: Size, arguments: tuple, limit_s: float, checked: Trial | None
+) -> list[EngineRun]:
+    """The learner's function, which makes the launches itself: each is sanitized where `checked` keeps what is found, and counted."""
+    from solcourse.hardware import DEFAULT_DEVICE, device
+    from solcourse.launches import Launches
+    from solcourse.standin import Engine
+
+    runs: list[EngineRun] = []
+    stopped: list[Unfinished] = []
+
+    def one(spec: LaunchSpec, args: tuple) -> None:
+        try:
+            if checked is not None:
+                _sanitized(spec, args, limit_s, checked)
+            runs.append(execute(spec, args, limit_s))
+        except Exception as error:
+            stopped.append(_problem_of(error, checked or Trial()))
+            raise stopped[-1] from None
+
+    function = learner.function(module, exercise.program)
+    with Engine(one, Launches(device(DEFAULT_DEVICE), recording=False)):
+        try:
+            learner.limited(lambda: function(*arguments), Path(module.__file__ or ""), f"calling {exercise.program}", 3 * limit_s)
+        except Unfinished as problem:
+            raise (stopped or [problem])[0] from None
+    if stopped:  # and caught by the learner's code
+        raise stopped[0]
+    return runs
+
+
+def _sanitized(spec: LaunchSpec, args: tuple, limit_s: float, result: Trial) -> None:
+    """The same launch on copies, with every check on. What was found at another size, at the same place, is known.
+
+    Raises Unfinished with the first error."""
     from solcourse.simt import arguments, engine, frontend
 
-    spec = frontend.launch_of(configured)
     kernel = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
     found = engine.sanitize(
         kernel, arguments.bind(kernel, args, private=True), spec.grid, spec.block, spec.dynamic_shared_bytes,
@@ -146,7 +207,9 @@ def _sanitized(configured: Any, args: tuple, limit_s: float, result: Trial) -> U
     )  # fmt: skip
     places = {_place(f) for f in result.findings}
     result.findings += [f for f in found if _place(f) not in places]
-    return next((_problem(f) for f in found if f.severity == "error"), None)
+    for finding in found:
+        if finding.severity == "error":
+            raise _problem(finding)
 
 
 def _place(f: Finding) -> tuple:
@@ -167,11 +230,10 @@ def _bounds(error: OutOfBounds) -> Unfinished:
     return _problem(error.finding) if error.finding else Unfinished("bounds", str(error), error.line)
 
 
-def execute(configured: Any, args: tuple, limit_s: float) -> EngineRun:
+def execute(spec: LaunchSpec, args: tuple, limit_s: float) -> EngineRun:
     """Runs a launch on the engine, counted, and writes its outputs back. Raises what the engine raises."""
     from solcourse.simt import arguments, engine, frontend
 
-    spec = frontend.launch_of(configured)
     kernel_ir = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
     bound = arguments.bind(kernel_ir, args)
     run = engine.execute(kernel_ir, bound, spec.grid, spec.block, spec.dynamic_shared_bytes, limit_s=limit_s, total_s=limit_s)
@@ -179,12 +241,13 @@ def execute(configured: Any, args: tuple, limit_s: float) -> EngineRun:
     return run
 
 
-def _configured(exercise: Exercise, module: ModuleType, kernel: Any, size: int, limit_s: float) -> Any:
+def _configured(exercise: Exercise, module: ModuleType, kernel: Any, size: Size, limit_s: float) -> Any:
     """kernel[grid, block] as the learner's launch function wants it for a size."""
     launch = learner.function(module, exercise.launch)
     path = Path(module.__file__ or "")
-    dims = learner.limited(lambda: launch(size), path, f"calling {exercise.launch}({size})", limit_s)
-    said, line = f"{exercise.launch}({size}) returned {dims!r}", launch.__code__.co_firstlineno
+    call = f"{exercise.launch}({', '.join(map(str, numbers(size)))})"
+    dims = learner.limited(lambda: launch(*numbers(size)), path, f"calling {call}", limit_s)
+    said, line = f"{call} returned {dims!r}", launch.__code__.co_firstlineno
     if not isinstance(dims, tuple) or not 2 <= len(dims) <= 4:
         raise Unfinished("launch", f"{said}; wanted: blocks, threads.", line)
     if any(isinstance(n, float) for d in dims[:2] for n in (d if isinstance(d, (tuple, list)) else (d,))):
@@ -253,11 +316,13 @@ def _difference(name: str, got: np.ndarray, expected: np.ndarray, exercise: Exer
     return f"{element} is {got[index]:.6g} and should be {expected[index]:.6g}; {share} are wrong"
 
 
-def _store_line(run: EngineRun, module: ModuleType) -> int | None:
+def _store_line(run: Ran, module: ModuleType) -> int | None:
     lines = [line for line in run.lines if line.file == module.__file__ and line.counts.global_store.requests]
     return max(lines, key=lambda line: line.counts.global_store.bytes).line if lines else None
 
 
-def _size_name(module: ModuleType, exercise: Exercise) -> str:
-    """What the learner's launch function calls the size."""
-    return next(iter(inspect.signature(getattr(module, exercise.launch)).parameters), "size")
+def _size_names(module: ModuleType, exercise: Exercise) -> tuple[str, ...]:
+    """What the learner's launch function calls the numbers of a size."""
+    if exercise.program:
+        return exercise.size_names
+    return tuple(inspect.signature(getattr(module, exercise.launch)).parameters)

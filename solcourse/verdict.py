@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from solcourse import units
 from solcourse.findings import Findings
-from solcourse.grading import Gate, number
+from solcourse.grading import Gate, Size, size_words
 from solcourse.simt.records import Finding
 from solcourse.svg import GREEN, ORANGE
 
@@ -31,6 +31,7 @@ class Verdict:
     stage      "syntax" "import" "error" "unfinished" "time" "names" "launch" "compile" "bounds" "hazard" "result" "counts"
                "passed", and "fault" where solcourse itself broke down
     problem    what stopped the check, "" if nothing did; line: where; line_text: that line
+    part       which part of the exercise this is about, "" where it has one; first_hint: how many hints the parts before have
     """
 
     exercise: str
@@ -47,11 +48,13 @@ class Verdict:
     problem: str
     line: int | None
     line_text: str
-    sizes: tuple[int, ...]
-    gate_size: int
+    sizes: tuple[Size, ...]
+    gate_size: Size
     attempts: int  # different texts that got as far as their counts
     hints: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    part: str = ""
+    first_hint: int = 0
 
     @property
     def advice(self) -> str:
@@ -66,7 +69,7 @@ class Verdict:
     def _rows(self) -> list[tuple[str, bool | None, str]]:
         """(what, passed or None when not reached, in words): the verdict line by line, gates apart."""
         reached = self.stage in ("bounds", "hazard", "result", "counts", "passed")
-        sizes = f"{len(self.sizes)} odd sizes and {number(self.gate_size)}: random data, poisoned outputs, guard zones"
+        sizes = f"{len(self.sizes)} odd sizes and {size_words(self.gate_size)}: random data, poisoned outputs, guard zones"
         where = f"line {self.line}: {self.line_text}" if self.line else ""
         rows: list[tuple[str, bool | None, str]] = []
         if self.problem:
@@ -88,9 +91,13 @@ class Verdict:
             + units.score(r.attainable_score)
         )
 
+    def _name(self) -> str:
+        """ "ex03 · Tiling, part 1 of 2, the shared tile"; once passed, without the part."""
+        return f"{self.exercise} · {self.title}" + (f", {self.part}" if self.part and not self.passed else "")
+
     def __str__(self) -> str:
         words = {True: "yes", False: "no", None: "not yet reached"}
-        lines = [f"{self.exercise} · {self.title}: {'passed' if self.passed else 'not yet'}    ({self.file})"]
+        lines = [f"{self._name()}: {'passed' if self.passed else 'not yet'}    ({self.file})"]
         for what, state, text in self._rows():
             state_text = "" if what in ("stopped", "") else f"{words[state]} · "
             lines.append(f"  {what:8} {state_text}{text}")
@@ -101,8 +108,8 @@ class Verdict:
             lines.append(f"  score    {self._score()}")
         lines.append(f"  next     {self.advice}")
         if self.hint_number:
-            command = f"solcourse check {self.exercise} --hint {self.hint_number}"
-            lines.append(f"           Hint {self.hint_number} of {len(self.hints)}: {command}")
+            shown = self.first_hint + self.hint_number
+            lines.append(f"           Hint {self.hint_number} of {len(self.hints)}: solcourse check {self.exercise} --hint {shown}")
         lines += [f"  note     {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -110,7 +117,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """A table in the page's own colours; green and orange stand out on light and on dark, and words say the same."""
-        head = f"<b>{escape(self.exercise)} · {escape(self.title)}: {_mark(self.passed, 'passed', 'not yet')}</b>"
+        head = f"<b>{escape(self._name())}: {_mark(self.passed, 'passed', 'not yet')}</b>"
         head += f' <span style="opacity:.7">{escape(self.file)}</span>'
         body = []
         for what, state, text in self._rows():

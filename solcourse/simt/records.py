@@ -8,7 +8,7 @@ instruction in the program text), basic block ("bb") against thread block ("bloc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,15 @@ class Counts:
     @property
     def total_flops(self) -> int:
         return sum(self.flops.values())
+
+    def __add__(self, other: Counts) -> Counts:
+        """What two launches, or two lines, did together."""
+        both = {f.name: _plus(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Counts(**both)
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}} if isinstance(a, Mapping) else a + b
 
 
 @dataclass(frozen=True)

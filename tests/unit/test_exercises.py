@@ -55,16 +55,16 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     def compute(args: tuple) -> None:
         args[3][...] = (args[0] - args[1]) * args[2]
 
-    def execute(configured: object, args: tuple, limit_s: float) -> SimpleNamespace:
-        stand_in.launches.append(configured)
+    def execute(spec: object, args: tuple, limit_s: float) -> SimpleNamespace:
+        stand_in.launches.append(spec)
         stand_in.compute(args)
-        file = configured.dispatcher.py_func.__code__.co_filename
+        file = spec.dispatcher.py_func.__code__.co_filename
         lines = (LineCounts(file, 7, "cheap", Counts()), LineCounts(file, 8, "dear", stand_in.counts))
         return SimpleNamespace(counts=stand_in.counts, lines=lines, findings=())
 
     stand_in.compute = compute
     monkeypatch.setattr(trial, "execute", execute)
-    monkeypatch.setattr(exercises, "_report", lambda *_: None)
+    monkeypatch.setattr(exercises, "_predicted", lambda *_: (None, None))
     return stand_in
 
 
@@ -149,7 +149,8 @@ def test_a_marker_out_of_place_is_an_error(text: str):
 def test_every_exercise_has_three_hints_and_a_goal(in_course: Path):
     for name in exercises.names():
         sheet = exercises.sheet(name)
-        assert len(sheet.hints) == 3
+        assert [len(part.hints) for part in sheet.parts] == [3] * len(sheet.parts)
+        assert all(part.title for part in sheet.parts) or len(sheet.parts) == 1
         assert all(len(hint) > 40 for hint in sheet.hints)
         assert sheet.title
         assert "Goal\n" in sheet.text

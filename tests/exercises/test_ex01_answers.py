@@ -1,8 +1,7 @@
-"""Exercises graded on the engine: the stub fails, the solution passes, and every plausible wrong answer fails for its own reason."""
+"""ex01 graded on the engine: every plausible wrong answer fails for its own reason, other good ones pass."""
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 import time
 from collections.abc import Callable
@@ -10,24 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from solcourse import course, exercises, stubs
+from solcourse import exercises
 from solcourse.verdict import Verdict
 
-ROOT = Path(__file__).resolve().parents[2]
-NAMES = sorted(course.names(ROOT))
 NUMBERS = 4 * 2**20  # of ex01's counted image
 
 Grade = Callable[[str], Verdict]
-
-
-@pytest.fixture
-def in_course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for folder in ("exercises", "solutions"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("mine", "__pycache__"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SOLCOURSE_MINE", raising=False)
-    monkeypatch.delenv("SOLCOURSE_SOLUTIONS", raising=False)
-    return tmp_path
 
 
 @pytest.fixture
@@ -42,25 +29,6 @@ def ex01(in_course: Path) -> Grade:
         return exercises.check("ex01", limit_s=2)
 
     return grade
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_stub_runs_and_fails(in_course: Path, name: str):
-    verdict = exercises.check(name)
-    assert not verdict.passed, f"{name} passes as it is handed out"
-    assert verdict.stage == "counts", str(verdict)  # right, clean and slow: nothing to repair before one can begin
-    assert verdict.report is not None
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_solution_passes(in_course: Path, name: str):
-    file = course.file_name(in_course, name)
-    exercises.learner_file(name).write_text(stubs.solved((in_course / "solutions" / file).read_text()))
-    verdict = exercises.check(name)
-    assert verdict.passed, str(verdict)
-    assert verdict.clean
-    assert not verdict.findings
-    assert all(gate.passed for gate in verdict.gates)
 
 
 def test_ex01_pulls_16_sectors_before_and_4_after(in_course: Path, monkeypatch: pytest.MonkeyPatch):
