@@ -11,18 +11,21 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # by file: plain -n splits one notebook over two workers, and its cells fail without each other
 SPREAD := -n 2 --dist loadfile
+# what only .ci/run waits for: published ladders, numba-cuda's own tests, programs in many processes
+LATER := ladders peer slow
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 
 # a simulator left switched on in the shell would replace numba.cuda in everything below
 unexport NUMBA_ENABLE_CUDASIM
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help lab test lint stubs picture unit engine counts exercises fuzz notebooks notebooks-solutions browser gpu ladders peer bench clean
+.PHONY: help lab test lint stubs picture unit engine counts exercises fuzz notebooks notebooks-solutions browser gpu ladders slow peer bench clean
 
 help:
 	@echo "make lab        set up, then open JupyterLab at lesson 00"
 	@echo "make test       set up, then every test (under ten minutes on two cores)"
-	@echo "make unit | engine | counts | exercises | fuzz | notebooks | notebooks-solutions | browser | gpu | ladders | lint      parts of it"
+	@echo "make unit | engine | counts | exercises | fuzz | notebooks | notebooks-solutions | browser | gpu | lint      parts of it"
+	@echo "make ladders | slow      tests that take minutes: kernels of the published ladders, programs in many processes"
 	@echo "make peer       numba-cuda's own tests through the engine (about five minutes on two cores)"
 	@echo "make stubs      write exercises/ again from solutions/"
 	@echo "make picture    take the README's picture again (needs Chromium)"
@@ -71,7 +74,7 @@ picture: $(FOR_TESTS)
 # ---- the tests. Notebooks run twice: with the stubs as a learner finds them, and with the solutions.
 test: lint $(FOR_TESTS)
 	SOLCOURSE_SOLUTIONS=1 $(PYTEST) notebooks $(NBVAL) $(SPREAD)
-	$(PYTEST) tests solcourse notebooks --ignore=tests/ladders $(NBVAL) $(SPREAD) $(ARGS)
+	$(PYTEST) tests solcourse notebooks $(LATER:%=--ignore=tests/%) $(NBVAL) $(SPREAD) $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -81,7 +84,7 @@ lint: $(VENV)/.test
 unit: $(FOR_TESTS)
 	$(PYTEST) tests/unit solcourse $(SPREAD) $(ARGS)
 
-engine counts exercises fuzz browser gpu ladders: $(FOR_TESTS)
+engine counts exercises fuzz browser gpu ladders slow: $(FOR_TESTS)
 	$(PYTEST) tests/$@ $(SPREAD) $(ARGS)
 
 notebooks: $(FOR_TESTS)
@@ -91,6 +94,7 @@ notebooks-solutions: $(FOR_TESTS)
 	SOLCOURSE_SOLUTIONS=1 $(PYTEST) notebooks $(NBVAL) $(SPREAD) $(ARGS)
 
 peer: $(VENV)/.peer $(VENV)/.warm
+	$(PYTEST) tests/peer -q
 	$(BIN)/python -m tests.peer.peer_suite $(ARGS)
 
 bench: $(FOR_LAB)

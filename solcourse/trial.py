@@ -95,6 +95,8 @@ def _try(exercise: Exercise, module: ModuleType, limit_s: float, result: Trial) 
     for size in exercise.sizes:
         problem = _judge(exercise, module, size, limit_s, result, sanitized=True)
         result.problem = result.problem or problem
+        if problem and problem.stage != "result":  # a wrong result at one size says nothing about races at another; a fault says enough
+            break
     result.clean = not any(finding.severity == "error" for finding in result.findings)
     if result.problem:
         return

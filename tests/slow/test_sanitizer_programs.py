@@ -21,7 +21,7 @@ from solcourse.simt import engine as simt_engine
 from solcourse.simt.records import Finding
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = ROOT / "tests" / "engine" / "programs"
 N = 256
 
 
