@@ -56,6 +56,7 @@ def block_sum(value, held):
 # --------------------------------------------------------------------------------------------------------- pass by pass
 @cuda.jit
 def dropout(x, seed, out):
+    """The first of five passes."""
     j, i = cuda.grid(2)
     if i < out.shape[0] and j < out.shape[1]:
         out[i, j] = dropped(x[i, j], i * out.shape[1] + j, seed)
