@@ -134,7 +134,7 @@ def test_the_readme_counts_the_devices_and_lists_every_lesson_and_exercise():
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
         assert f"| {notebook.stem.replace('_', ' ')} |" in README
     for name in course.names(ROOT):
-        assert f"| {name}: " in README
+        assert f"{name}: " in README
 
 
 def test_the_readme_states_the_two_limits_there_are():
