@@ -113,19 +113,19 @@ def _lane_row(lanes: Addresses, places: Mapping[int, float], width: float) -> It
     yield svg.text(LEFT + SPAN, 42, "lane 31", size=11, anchor="end", opacity=svg.FAINT)
     yield svg.path(svg.boxes(((LEFT + n * cell + 1, 48) for n in active), cell - 2, 14), svg.BLUE)
     if inactive:
-        yield svg.path(svg.boxes(((LEFT + n * cell + 1, 48) for n in inactive), cell - 2, 14), stroke=svg.INK, opacity=0.4)
+        yield svg.path(svg.boxes(((LEFT + n * cell + 1, 48) for n in inactive), cell - 2, 14), stroke=svg.INK, opacity=svg.FAINT)
     links = []
     for n in active:
         address = lanes[n]
         assert address is not None
         to = places[address // SECTOR_BYTES] + (address % SECTOR_BYTES + 0.5) / SECTOR_BYTES * width
         links.append(f"M{svg.num(LEFT + (n + 0.5) * cell)} 62L{svg.num(to)} 108")
-    yield svg.path("".join(links), stroke=svg.INK, opacity=0.45)
+    yield svg.path("".join(links), stroke=svg.INK, opacity=svg.FAINT)
 
 
 def _sector_row(masks: Mapping[int, int], places: Mapping[int, float], width: float, y: float) -> Iterator[str]:
     height = 26.0
-    yield svg.path(svg.boxes(((x, y) for x in places.values()), width, height), svg.ORANGE, fill_opacity=0.45)
+    yield svg.path(svg.boxes(((x, y) for x in places.values()), width, height), svg.ORANGE, fill_opacity=svg.BEHIND)
     used = []
     for sector, mask in masks.items():
         for first, length in _runs(mask):
@@ -152,7 +152,7 @@ def _legend(y: float, unused: bool) -> Iterator[str]:
     yield svg.rect(LEFT, y - 9, 10, 10, svg.BLUE)
     yield svg.text(LEFT + 15, y, "used", size=11)
     if unused:
-        yield svg.rect(LEFT + 55, y - 9, 10, 10, svg.ORANGE, fill_opacity=0.45)
+        yield svg.rect(LEFT + 55, y - 9, 10, 10, svg.ORANGE, fill_opacity=svg.BEHIND, stroke=svg.INK, stroke_width=0.8)
         yield svg.text(LEFT + 70, y, "fetched, not used", size=11)
 
 
@@ -242,24 +242,23 @@ def sectors(run: EngineRun, line: int | None = None, *, fetch_bytes: int = SECTO
 # ------------------------------------------------------------------------------------------------------------ bank map
 def _cells(passes: Sequence[Mapping[int, Mapping[int, list[int]]]], height: float, y: float) -> Iterator[str]:
     cell = SPAN / BANKS
-    first: list[tuple[float, float]] = []
-    later: list[tuple[float, float]] = []
-    labels = []
+    corners: dict[str, list[tuple[float, float]]] = {svg.BLUE: [], svg.ORANGE: []}
+    labels: dict[str, list[str]] = {svg.BLUE: [], svg.ORANGE: []}
     seen: set[int] = set()
     for banks in passes:
         for bank, words in banks.items():
             for depth, lanes in enumerate(words.values()):
                 corner = (LEFT + bank * cell + 1, y + depth * height)
-                (later if depth else first).append(corner)
+                fill = svg.ORANGE if depth else svg.BLUE
+                corners[fill].append(corner)
                 if height >= 12 and lanes[0] not in seen:  # a wide access fills several banks: name its lane once
                     words_ = f"{lanes[0]}" if len(lanes) == 1 else f"×{len(lanes)}"
-                    labels.append(svg.text(corner[0] + cell / 2 - 1, corner[1] + height / 2 + 2.5, words_))
+                    labels[fill].append(svg.text(corner[0] + cell / 2 - 1, corner[1] + height / 2 + 2.5, words_))
                     seen.add(lanes[0])
         y += max(map(len, banks.values()), default=0) * height + 6
-    yield svg.path(svg.boxes(first, cell - 2, height - 1), svg.BLUE)
-    if later:
-        yield svg.path(svg.boxes(later, cell - 2, height - 1), svg.ORANGE)
-    yield svg.group(labels, font_size=9, text_anchor="middle", fill="#fff")
+    for fill in (fill for fill in corners if corners[fill]):
+        yield svg.path(svg.boxes(corners[fill], cell - 2, height - 1), fill)
+        yield svg.group(labels[fill], font_size=9, text_anchor="middle", fill=svg.ON[fill])
 
 
 def bank_map(addresses: Iterable[int | None], size: int, *, title: str = "One warp's request to shared memory") -> str:
@@ -277,7 +276,7 @@ def bank_map(addresses: Iterable[int | None], size: int, *, title: str = "One wa
     bottom = 50 + rows * height + 6 * len(passes)
     cell = SPAN / BANKS
     ticks = [svg.text(LEFT + (b + 0.5) * cell, 42, f"{b}", size=10, anchor="middle", opacity=svg.FAINT) for b in (0, 8, 16, 24, 31)]
-    frame = svg.path(svg.boxes(((LEFT + b * cell + 1, 47) for b in range(BANKS)), cell - 2, bottom - 49), svg.INK, opacity=0.08)
+    frame = svg.path(svg.boxes(((LEFT + b * cell + 1, 47) for b in range(BANKS)), cell - 2, bottom - 49), svg.INK, opacity=svg.BEHIND)
     head = svg.text(LEFT, 18, title, font_weight="bold")
     tail = svg.text(LEFT, bottom + 14, said)
     note = svg.text(LEFT, bottom + 31, "columns are banks, rows are passes, cells name lanes", size=11, opacity=svg.FAINT)

@@ -68,7 +68,7 @@ def gauge(report: Report) -> str:
         svg.text(left, 25, units.score(score) if report.sol_score is not None else "?", size=24, font_weight="bold"),
         svg.text(left + 92, 25, f"SOL score, {report.origin}" + (": impossible" if alarm else "")),
         svg.text(left + span, 25, report.device.name, size=11, anchor="end"),
-        svg.rect(left, y, span, 18, opacity=0.13),
+        svg.rect(left, y, span, 18, opacity=svg.BEHIND),
         svg.rect(left, y, x(score) - left, 18, svg.ORANGE if alarm else svg.BLUE),
         svg.path(f"M{svg.num(x(low))} {y + 9}H{svg.num(x(high))}M{svg.num(x(low))} {y + 5}v8M{svg.num(x(high))} {y + 5}v8", stroke=svg.INK)
         if high > low
@@ -226,8 +226,8 @@ def _axes(x: Scale, y: Scale, xlim: tuple[float, float], ylim: tuple[float, floa
     labels += [svg.text(left - 5, y(t) + 4, round_rate(rate(t)), anchor="end") for t in yticks]
     axis = "useful bytes / bytes moved by DRAM" if by_bytes else "needed FLOP / bytes moved by DRAM"
     return [
-        svg.path(grid, stroke=svg.INK, opacity=0.15),
-        svg.group(labels, font_size=11, opacity=0.75),
+        svg.path(grid, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.group(labels, font_size=11, opacity=svg.FAINT),
         svg.text(right, bottom + 30, axis, size=11, anchor="end"),
     ]
 
@@ -257,12 +257,13 @@ def _path(x: Scale, y: Scale, attempts: Sequence[Report]) -> list[str]:
     cx, cy = x(ceiling[0]), y(ceiling[1])
     children = [svg.line(cx - 14, cy, cx + 14, cy, svg.GREEN, stroke_width=2), svg.star(x(goal[0]), y(goal[1]), 9, svg.GREEN)]
     if len(placed) > 1:
-        children.append(svg.polyline(placed, stroke_width=1.2, opacity=0.6))
+        children.append(svg.polyline(placed, stroke_width=1.2, opacity=svg.FAINT))
     for n, (px, py) in enumerate(placed):
         last = n == len(placed) - 1
-        children.append(svg.circle(px, py, 7.5 if last else 6, svg.ORANGE if last else svg.BLUE))
+        fill = svg.ORANGE if last else svg.BLUE
+        children.append(svg.circle(px, py, 7.5 if last else 6, fill))
         if len(placed) < 100:
-            children.append(svg.text(px, py + 3.5, str(n + 1), size=10, anchor="middle", fill="#fff"))
+            children.append(svg.text(px, py + 3.5, str(n + 1), size=10, anchor="middle", fill=svg.ON[fill]))
     return children
 
 

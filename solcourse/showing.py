@@ -59,10 +59,11 @@ def causes(reports: Mapping[str, Any]) -> str:
         worst = report.explanation.worst
         for column, (name, _) in enumerate(names):
             x, value = left + column * (span + gap), getattr(report.explanation, name)
-            children.append(svg.rect(x, y, span, row - 6, opacity=0.13))
-            children.append(svg.rect(x, y, span * min(value, 1.0), row - 6, svg.ORANGE if name == worst else svg.BLUE))
+            children.append(svg.rect(x, y, span, row - 6, opacity=svg.BEHIND))
+            fill = svg.ORANGE if name == worst else svg.BLUE
+            children.append(svg.rect(x, y, span * min(value, 1.0), row - 6, fill))
             inside = value > 0.45
-            ink = {"fill": "#fff"} if inside else {}
+            ink = {"fill": svg.ON[fill]} if inside else {}
             children.append(svg.text(x + (6 if inside else span * value + 5), y + 13, units.score(value), size=11, **ink))
         children.append(svg.text(at_score, y + 13, units.score(report.sol_score), font_weight="bold"))
         parts = ", ".join(f"{name} {units.score(getattr(report.explanation, name))}" for name, _ in names)

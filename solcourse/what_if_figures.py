@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from solcourse.report import Report
     from solcourse.what_if import Sensitivity, Sweep
 
-PURPLE, AMBER, SKY = "#CC79A7", "#E69F00", "#56B4E9"  # Okabe and Ito's, like those of svg.py
+PURPLE, AMBER, SKY = "#B8639A", "#B57D00", "#2E8FCB"  # Okabe and Ito's hues, dark enough for a white page
 Scale = Callable[[float], float]
 
 
@@ -95,8 +95,8 @@ def devices(shown: AllDevices) -> str:
     title = f"{svg.shorten(shown.source.kernel, 40)}: predicted time by GPU, {shown.source.cache} cache"
     children = [
         svg.text(12, 16, title, font_weight="bold"),
-        svg.path(grid, stroke=svg.INK, opacity=0.15),
-        svg.group([*head, svg.text(586, top - 9, "bound that wins")], font_size=11, opacity=0.75),
+        svg.path(grid, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.group([*head, svg.text(586, top - 9, "bound that wins")], font_size=11, opacity=svg.FAINT),
         svg.group(rows, font_size=11),
         svg.group(_legend(shown, left, bottom + 18), font_size=11),
     ]
@@ -177,9 +177,9 @@ def sensitivity(shown: Sensitivity) -> str:
     notes = [svg.shorten(note, 92) for note in notes if note]
     children = [
         svg.text(12, 16, title, font_weight="bold"),
-        svg.path(grid, stroke=svg.INK, opacity=0.15),
-        svg.line(x(1), top, x(1), bottom, opacity=0.6),
-        svg.group(labels, font_size=11, opacity=0.75),
+        svg.path(grid, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.line(x(1), top, x(1), bottom, opacity=svg.FAINT),
+        svg.group(labels, font_size=11, opacity=svg.FAINT),
         *_curves(sweeps, x, y),
         *(svg.text(left, bottom + 36 + 16 * n, note, size=11) for n, note in enumerate(notes)),
     ]
@@ -203,7 +203,7 @@ def _curves(sweeps: Sequence[Sweep], x: Scale, y: Scale) -> list[str]:
             if move is not None:
                 height = _between(points, x(min(max(move.factor, 0.25), 4.0)))
                 parts.append(svg.circle(x(min(max(move.factor, 0.25), 4.0)), height, 4, "none", stroke=color, stroke_width=2))
-        parts.append(svg.polyline([(126, place), (133, place), (x(0.25), at)], color, stroke_width=1, opacity=0.7))
+        parts.append(svg.polyline([(126, place), (133, place), (x(0.25), at)], color, stroke_width=1))
         if points[0][0] > x(0.25) + 1:
             left, top = points[0][0] - 4, at - 4
             parts.append(svg.path(f"M{svg.num(left)} {svg.num(top)}l8 8m0-8l-8 8", stroke=color, stroke_width=2))
