@@ -16,7 +16,7 @@ from solcourse.kernels.case import Case
 
 TOPICS = (
     "vector_add", "saxpy", "copy", "coalescing", "transpose", "matmul", "reduction",
-    "fusion", "layernorm", "histogram", "softmax", "mandelbrot", "polynomial", "complex_axpy",
+    "fusion", "layernorm", "histogram", "scan", "softmax", "mandelbrot", "polynomial", "complex_axpy",
 )  # fmt: skip
 
 

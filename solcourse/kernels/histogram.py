@@ -1,4 +1,7 @@
-"""Histogram: atomics, and where they meet. In global memory everybody meets; in shared memory a block; then a warp."""
+"""Histogram: atomics, and where they meet. In global memory everybody meets; in shared memory a block; then a warp; then nobody.
+
+Values are 0 .. BINS - 1. A warp's atomics on one word, or on words of one bank, pass one after the other.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from solcourse.work import Work
 BINS = 256
 THREADS = 256
 WARPS = THREADS // 32
-BLOCKS = 8  # of the launches whose grid strides over the data
+BLOCKS = 8  # of the launches whose grid strides over the data, at the least
+PER_THREAD = 32  # elements per thread before a launch takes more blocks: each block has BINS counters to hand over
+MOST_BLOCKS = 864  # 8 for each SM of an A100
+LANES = 32
 
 
 def reference(data: np.ndarray, bins: np.ndarray) -> np.ndarray:  # (n,) (BINS,) -> (BINS,)
@@ -47,7 +53,7 @@ def histogram_shared(data, bins):
 
 @cuda.jit
 def histogram_per_warp(data, bins):
-    """A private histogram per warp: lanes of other warps never meet, for eight times the shared memory."""
+    """A private histogram per warp: other warps never meet, for eight times the shared memory. Lanes of one warp meet as before."""
     private = cuda.shared.array((WARPS, BINS), int32)
     warp = cuda.threadIdx.x // 32
     for b in range(cuda.threadIdx.x, BINS, cuda.blockDim.x):
@@ -64,6 +70,30 @@ def histogram_per_warp(data, bins):
         cuda.atomic.add(bins, b, total)
 
 
+@cuda.jit
+def histogram_per_lane(data, bins):
+    """A private histogram per lane, each in a bank of its own: lanes of one warp never meet, whatever the data is."""
+    private = cuda.shared.array((BINS, LANES), int32)
+    t = cuda.threadIdx.x
+    lane = t & (LANES - 1)
+    for b in range(t >> 5, BINS, WARPS):
+        private[b, lane] = 0
+    cuda.syncthreads()
+    for i in range(cuda.grid(1), data.size, cuda.gridsize(1)):
+        cuda.atomic.add(private, (data[i], lane), 1)
+    cuda.syncthreads()
+    for b in range(t, BINS, cuda.blockDim.x):
+        total = int32(0)
+        for k in range(LANES):
+            total += private[b, (lane + k) & (LANES - 1)]  # each lane starts in its own bank
+        cuda.atomic.add(bins, b, total)
+
+
+def _blocks(n: int) -> int:
+    """Of a launch whose grid strides over the data."""
+    return min(max(BLOCKS, ceil_div(n, PER_THREAD * THREADS)), MOST_BLOCKS)
+
+
 def _make(rng: np.random.Generator, n: int, dtype=np.uint8) -> tuple:
     return rng.integers(0, BINS, n).astype(dtype), np.zeros(BINS, np.int32)
 
@@ -75,6 +105,7 @@ def _case(kernel, launch) -> Case:
 
 CASES = {
     "histogram_global": _case(histogram_global, lambda n: (ceil_div(n, THREADS), THREADS)),
-    "histogram_shared": _case(histogram_shared, lambda n: (BLOCKS, THREADS)),
-    "histogram_per_warp": _case(histogram_per_warp, lambda n: (BLOCKS, THREADS)),
+    "histogram_shared": _case(histogram_shared, lambda n: (_blocks(n), THREADS)),
+    "histogram_per_warp": _case(histogram_per_warp, lambda n: (_blocks(n), THREADS)),
+    "histogram_per_lane": _case(histogram_per_lane, lambda n: (_blocks(n), THREADS)),
 }

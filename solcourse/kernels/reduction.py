@@ -16,7 +16,10 @@ THREADS = 256
 WARP = 32
 WARPS = THREADS // WARP
 FULL_MASK = 0xFFFFFFFF
-BLOCKS = 8  # of the grid-stride launches
+LANE = WARP - 1  # t & LANE is the lane of thread t: `%` and `//` of numba's signed integers cost a correction each
+WARP_BITS = 5  # t >> WARP_BITS is its warp
+PER_THREAD = 8  # elements that make a thread of a grid-stride launch worth starting
+MOST_BLOCKS = 864  # 8 for each SM of an A100, which fills it: more would be more atomics, and nothing gained
 
 
 def work(n: int) -> Work:
@@ -25,7 +28,10 @@ def work(n: int) -> Work:
 
 @cuda.jit
 def reduce_interleaved(x, partial):
-    """A tree over neighbours, `t % (2*step)`: from step 1 on, every warp has idle lanes among working ones."""
+    """A tree over neighbours: in the first step every other lane works, in the second every fourth, and the others wait for them.
+
+    `t & (2*step - 1)` is `t % (2*step)` without the division: what is to be seen here are the idle lanes.
+    """
     cache = cuda.shared.array(THREADS, float32)
     t = cuda.threadIdx.x
     i = cuda.grid(1)
@@ -33,7 +39,7 @@ def reduce_interleaved(x, partial):
     cuda.syncthreads()
     step = 1
     while step < THREADS:
-        if t % (2 * step) == 0:
+        if t & (2 * step - 1) == 0:
             cache[t] += cache[t + step]
         cuda.syncthreads()
         step *= 2
@@ -136,8 +142,8 @@ def reduce_shuffle(x, partial):
     while step > 0:
         total += cuda.shfl_down_sync(FULL_MASK, total, step)
         step //= 2
-    if t % WARP == 0:
-        cache[t // WARP] = total
+    if t & LANE == 0:
+        cache[t >> WARP_BITS] = total
     cuda.syncthreads()
     if t < WARP:
         total = cache[t] if t < WARPS else float32(0.0)
@@ -161,8 +167,8 @@ def reduce_grid_stride(x, total_of_all):
     while step > 0:
         total += cuda.shfl_down_sync(FULL_MASK, total, step)
         step //= 2
-    if t % WARP == 0:
-        cache[t // WARP] = total
+    if t & LANE == 0:
+        cache[t >> WARP_BITS] = total
     cuda.syncthreads()
     if t < WARP:
         total = cache[t] if t < WARPS else float32(0.0)
@@ -202,6 +208,13 @@ def _make_single(rng: np.random.Generator, n: int, dtype=np.float32) -> tuple:
 
 
 SHAPES = ((2048,), (1,), (255,), (3001,))
+
+
+def _blocks(n: int) -> int:
+    """Of a grid-stride launch: as many as the data feeds, at most as many as keep a GPU busy."""
+    return min(ceil_div(n, PER_THREAD * THREADS), MOST_BLOCKS)
+
+
 CASES = {
     "reduce_interleaved": _step(reduce_interleaved, THREADS),
     "reduce_strided": _step(reduce_strided, THREADS),
@@ -210,6 +223,6 @@ CASES = {
     "reduce_last_warp": _step(reduce_last_warp, 2 * THREADS, warp_level=True),
     "reduce_shuffle": _step(reduce_shuffle, 2 * THREADS, warp_level=True),
     "reduce_grid_stride": Case(
-        reduce_grid_stride, _make_single, lambda n: (BLOCKS, THREADS), _sum, work, (1,), SHAPES, tolerance=1e-5, warp_level=True
+        reduce_grid_stride, _make_single, lambda n: (_blocks(n), THREADS), _sum, work, (1,), SHAPES, tolerance=1e-5, warp_level=True
     ),
 }
