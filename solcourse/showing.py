@@ -129,6 +129,15 @@ class Show:
 
         return _picture(what_if_figures.devices(report.on_all()))
 
+    def occupancy(self, report: Any) -> Shown:
+        """How many warps an SM holds at once, and what stops it from holding more.
+
+        Raises SolcourseError for a report without an occupancy.
+        """
+        from solcourse import occupancy_figures
+
+        return _picture(occupancy_figures.of_report(report))
+
     def lines(self, report: Any) -> Shown:
         """The source lines with what each costs, hottest first."""
         from solcourse.report_text import line_table
