@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import ipywidgets as ipw
 
-from solcourse import panels, stills
+from solcourse import panels
 from solcourse.errors import SolcourseError
 from solcourse.lesson import Guess, same, short
 from solcourse.panels import frames
@@ -53,6 +53,7 @@ class Dashboard(LivePanel):
         self.panel = panel
         self.attempts: list[Any] = []
         self.frame: frames.Frame | None = None
+        self._still: tuple[frames.Frame, bytes] | None = None  # the picture of a frame is drawn once, and only when it is asked for
         self._drawn: dict[tuple[Any, ...], frames.Frame] = {}  # by settings: the engine says the same twice
         self.error: BaseException | None = None
         self.controls = {control.name: _control(control) for control in panel.controls}
@@ -121,7 +122,11 @@ class Dashboard(LivePanel):
         return f"{self.panel.title}\n{self.frame.line}\n{self.frame.values}" if self.frame else self.panel.title
 
     def still(self) -> bytes | None:
-        return stills.png(self.frame.report, self.attempts, self.frame.line) if self.frame else None
+        if self.frame is None:
+            return None
+        if self._still is None or self._still[0] is not self.frame:
+            self._still = self.frame, frames.still(self.frame, self.panel.title)
+        return self._still[1]
 
 
 def _control(control: Control) -> Any:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from solcourse import figures, units
+from solcourse import figures, stills, svg, units
 from solcourse.access_maps import sectors
 from solcourse.panels.parts import Panel
 
 MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
+RIGHT = ("roofline",)  # the pictures of the right column
 
 
 def columns(pictures: Mapping[str, str], right: Sequence[str], under: str = "") -> str:
@@ -44,13 +46,35 @@ class Frame:
         """The pictures with the line of code above and the values in words below."""
         code = f'<code class="sol-line" style="font-size:1.05em;white-space:pre-wrap">{html.escape(self.line)}</code>'
         values = f'<p class="sol-values" role="status" style="margin:4px 0;line-height:1.45">{html.escape(self.values)}</p>'
-        return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, ["roofline"], values)}</div>'
+        return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, RIGHT, values)}</div>'
 
     def along(self, attempts: Sequence[Any]) -> Frame:
         """This frame with a roofline, where its panel wants one: the path so far, and this as its last step. See `path`."""
         if not self.with_path:
             return self
         return replace(self, pictures={**self.pictures, "roofline": figures.roofline(self.report.device, path(attempts, self.report))})
+
+
+def still(frame: Frame, title: str) -> bytes:
+    """A frame as PNG bytes, laid out as in HTML: title and code, two columns of pictures, the words under the second."""
+    left = [picture for name, picture in frame.pictures.items() if name not in RIGHT]
+    right = [picture for name, picture in frame.pictures.items() if name in RIGHT]
+    head = _rows([title], font_weight="bold", size=14) + _rows(frame.line.splitlines(), font_family="monospace")
+    columns = [left, [*right, *_rows(textwrap.wrap(frame.values, 62))]]
+    widths = [max((stills.size_of(picture)[0] for picture in column), default=0.0) for column in columns]
+    heights = [sum(stills.size_of(picture)[1] for picture in column) for column in columns]
+    top = sum(stills.size_of(row)[1] for row in head) + 10
+    canvas = stills.Canvas(sum(widths) + 24, top + max(heights) + 8)
+    for x, y, column in ((0.0, 4.0, head), (0.0, top, columns[0]), (widths[0] + 24, top, columns[1])):
+        for picture in column:
+            canvas.draw(picture, x, y)
+            y += stills.size_of(picture)[1]
+    return canvas.png()
+
+
+def _rows(lines: Sequence[str], size: int = 12, **look: Any) -> list[str]:
+    """Each line of words as a picture of its own."""
+    return [svg.document(440, size + 5, row, [svg.text(12, size, row, size=size, **look)]) for row in lines]
 
 
 def draw(panel: Panel, settings: Mapping[str, Any]) -> Frame:
@@ -119,7 +143,7 @@ def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
     }
     change = since_last(attempts)
     under = f'<p class="sol-change" style="margin:4px 0;line-height:1.45">{html.escape(change)}</p>' if change else ""
-    return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"], under)}</div>'
+    return f'<div class="sol-verdict">{said}{columns(pictures, RIGHT, under)}</div>'
 
 
 def error_html(error: BaseException) -> str:

@@ -307,6 +307,35 @@ def test_a_panel_without_a_browser_is_a_picture_and_a_sentence(launches, widgets
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
+def test_the_still_has_every_picture_of_the_page_and_its_words(launches, monkeypatch):
+    from solcourse import stills
+
+    drawn = []
+    monkeypatch.setattr(stills.Canvas, "draw", lambda canvas, picture, x, y: drawn.append((picture, x, y)))
+    panel = panels.panel("coalescing")
+    shown = frames.frame(panel, panel.settings)
+    frames.still(shown, panel.title)
+    places = {picture: (x, y) for picture, x, y in drawn}
+    assert set(places) >= set(shown.pictures.values())
+    assert places[shown.pictures["roofline"]][0] > places[shown.pictures["sectors"]][0] == places[shown.pictures["bounds"]][0]
+    assert len({y for picture, (x, y) in places.items() if x == 0}) == 5  # title, line, gauge, sectors, bounds: one under the other
+    said = " ".join(stills.ET.fromstring(picture).get("aria-label") for picture, x, _ in drawn if x > 0 and "Roofline" not in picture)
+    assert said == shown.values
+    assert {panel.title, shown.line} <= {stills.ET.fromstring(picture).get("aria-label") for picture in places}
+
+
+def test_a_still_is_drawn_once_for_what_the_panel_shows(launches, widgets, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(frames, "still", lambda frame, title: drawn.append(frame.label) or b"png")
+    live = widgets.dashboard("coalescing")
+    live.controls["stride"].value = 2
+    assert drawn == []  # not before it is asked for
+    assert [live.still(), live.still()] == [b"png", b"png"]
+    live.controls["stride"].value = 4
+    live.still()
+    assert drawn == ["stride 2", "stride 4"]
+
+
 def test_hints_are_folded_and_counted_when_read(widgets):
     read = []
     fold = widgets.folded_hints(["first", "second"], read.append)
