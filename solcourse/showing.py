@@ -138,6 +138,12 @@ class Show:
 
         return _picture(occupancy_figures.of_report(report))
 
+    def lanes(self, report: Any) -> Shown:
+        """How many of a warp's 32 lanes take part in the instructions of each source line, on average."""
+        from solcourse import lane_figures
+
+        return _picture(lane_figures.averages(report.lines))
+
     def lines(self, report: Any) -> Shown:
         """The source lines with what each costs, hottest first."""
         from solcourse.report_text import line_table
