@@ -1,4 +1,4 @@
-"""One warp's memory access as a picture, and the arithmetic behind it: lanes -> sectors, words -> banks.
+"""One warp's memory access, lanes -> sectors and words -> banks, as arithmetic; and the sectors as a picture (banks: bank_maps.py).
 
 Glossary: sector (32 bytes, the least that memory delivers), line (128 bytes = 4 sectors), word (4 bytes), bank (word % 32),
 wavefront (one pass through the data stage: at most one word from each bank). Addresses are bytes, one per lane, None where a lane is off.
@@ -74,8 +74,27 @@ def necessary_wavefronts(addresses: Addresses, size: int) -> int:
     return sum(bool(banks) for banks in bank_passes(addresses, size))
 
 
+def lane_passes(passes: Sequence[Mapping[int, Mapping[int, list[int]]]]) -> dict[int, tuple[int, bool]]:
+    """Lane -> (the pass that has served it wholly, counted from 1 over the request; whether it waited for others of its group).
+
+    passes   as `bank_passes` gives them. Lanes that share a word share its pass.
+
+    >>> lane_passes(bank_passes([0, 128, 4, 0], 4))
+    {0: (1, False), 3: (1, False), 1: (2, True), 2: (1, False)}
+    """
+    served: dict[int, tuple[int, bool]] = {}
+    before = 0
+    for banks in passes:
+        depths = [(lane, depth) for words in banks.values() for depth, lanes in enumerate(words.values()) for lane in lanes]
+        for lane, depth in depths:
+            number = max(served.get(lane, (0, False))[0], before + depth + 1)
+            served[lane] = (number, number > before + 1)
+        before += max((depth for _, depth in depths), default=-1) + 1
+    return served
+
+
 # ---------------------------------------------------------------------------------------------------------- sector map
-def _runs(mask: int) -> Iterator[tuple[int, int]]:
+def runs(mask: int) -> Iterator[tuple[int, int]]:
     """(first byte, length) of each run of set bits."""
     at = 0
     while mask >> at:
@@ -125,10 +144,10 @@ def _lane_row(lanes: Addresses, places: Mapping[int, float], width: float) -> It
 
 def _sector_row(masks: Mapping[int, int], places: Mapping[int, float], width: float, y: float) -> Iterator[str]:
     height = 26.0
-    yield svg.path(svg.boxes(((x, y) for x in places.values()), width, height), svg.ORANGE, fill_opacity=svg.BEHIND)
+    yield svg.path(svg.boxes(((x, y) for x in places.values()), width, height), svg.ORANGE, fill_opacity=svg.PALE)
     used = []
     for sector, mask in masks.items():
-        for first, length in _runs(mask):
+        for first, length in runs(mask):
             w = max(length / SECTOR_BYTES * width, 1.8)  # a sliver that the outline does not hide
             x = min(places[sector] + first / SECTOR_BYTES * width, places[sector] + width - w)
             used.append(f"M{svg.num(x)} {svg.num(y)}h{svg.num(w)}v{svg.num(height)}h-{svg.num(w)}z")
@@ -152,7 +171,7 @@ def _legend(y: float, unused: bool) -> Iterator[str]:
     yield svg.rect(LEFT, y - 9, 10, 10, svg.BLUE)
     yield svg.text(LEFT + 15, y, "used", size=11)
     if unused:
-        yield svg.rect(LEFT + 55, y - 9, 10, 10, svg.ORANGE, fill_opacity=svg.BEHIND, stroke=svg.INK, stroke_width=0.8)
+        yield svg.rect(LEFT + 55, y - 9, 10, 10, svg.ORANGE, fill_opacity=svg.PALE, stroke=svg.INK, stroke_width=0.8)
         yield svg.text(LEFT + 70, y, "fetched, not used", size=11)
 
 
@@ -162,7 +181,7 @@ def _sector_figure(masks: Mapping[int, int], title: str, lanes: Addresses | None
         return svg.document(WIDTH, 30, words, [svg.text(LEFT, 18, words)])
     fetched = SECTOR_BYTES * len(masks)
     used = sum(mask.bit_count() for mask in masks.values())
-    said = f"{_plural(len(masks), 'sector')}: {fetched:,} bytes fetched, {used:,} used ({units.percent(used / fetched)})"
+    said = f"{plural(len(masks), 'sector')}: {fetched:,} bytes fetched, {used:,} used ({units.percent(used / fetched)})"
     opened = len({sector * SECTOR_BYTES // fetch_bytes for sector in masks}) * fetch_bytes
     dram = f"DRAM, {fetch_bytes} at a time: {opened:,}" if opened > fetched else ""
     places, width = _places(list(masks))
@@ -179,7 +198,7 @@ def _sector_figure(masks: Mapping[int, int], title: str, lanes: Addresses | None
     return svg.document(WIDTH, y + 86, f"{title}: {said}{'; ' if dram else ''}{dram}", children)
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -235,49 +254,5 @@ def sectors(run: EngineRun, line: int | None = None, *, fetch_bytes: int = SECTO
     requests = [masks for masks, _ in zip(traced_requests(run.trace, site.index), range(64), strict=False)]
     masks = max(requests, key=lambda m: sum(mask.bit_count() for mask in m.values()), default={})
     name = f" of {site.array}" if site.array else ""
-    title = f"One warp's {site.kind.removeprefix('global_')}{name}, line {site.line}, {_plural(site.size, 'byte')} per lane"
+    title = f"One warp's {site.kind.removeprefix('global_')}{name}, line {site.line}, {plural(site.size, 'byte')} per lane"
     return _sector_figure(masks, title, None, fetch_bytes)
-
-
-# ------------------------------------------------------------------------------------------------------------ bank map
-def _cells(passes: Sequence[Mapping[int, Mapping[int, list[int]]]], height: float, y: float) -> Iterator[str]:
-    cell = SPAN / BANKS
-    corners: dict[str, list[tuple[float, float]]] = {svg.BLUE: [], svg.ORANGE: []}
-    labels: dict[str, list[str]] = {svg.BLUE: [], svg.ORANGE: []}
-    seen: set[int] = set()
-    for banks in passes:
-        for bank, words in banks.items():
-            for depth, lanes in enumerate(words.values()):
-                corner = (LEFT + bank * cell + 1, y + depth * height)
-                fill = svg.ORANGE if depth else svg.BLUE
-                corners[fill].append(corner)
-                if height >= 12 and lanes[0] not in seen:  # a wide access fills several banks: name its lane once
-                    words_ = f"{lanes[0]}" if len(lanes) == 1 else f"×{len(lanes)}"
-                    labels[fill].append(svg.text(corner[0] + cell / 2 - 1, corner[1] + height / 2 + 2.5, words_))
-                    seen.add(lanes[0])
-        y += max(map(len, banks.values()), default=0) * height + 6
-    for fill in (fill for fill in corners if corners[fill]):
-        yield svg.path(svg.boxes(corners[fill], cell - 2, height - 1), fill)
-        yield svg.group(labels[fill], font_size=9, text_anchor="middle", fill=svg.ON[fill])
-
-
-def bank_map(addresses: Iterable[int | None], size: int, *, title: str = "One warp's request to shared memory") -> str:
-    """One request of one warp to shared memory: 32 banks across, one row per pass; orange is a pass a better layout saves.
-
-    A cell names the lane it serves, or how many lanes share its word (a broadcast, free).
-    """
-    lanes = checked(addresses, size)
-    passes = bank_passes(lanes, size)
-    rows, needed = wavefronts(lanes, size), necessary_wavefronts(lanes, size)
-    said = f"{_plural(rows, 'wavefront')}, {_plural(rows - needed, 'bank conflict')}"
-    if rows > needed:
-        said += f" ({needed} would do)"
-    height = min(15.0, 224 / max(rows, 1))
-    bottom = 50 + rows * height + 6 * len(passes)
-    cell = SPAN / BANKS
-    ticks = [svg.text(LEFT + (b + 0.5) * cell, 42, f"{b}", size=10, anchor="middle", opacity=svg.FAINT) for b in (0, 8, 16, 24, 31)]
-    frame = svg.path(svg.boxes(((LEFT + b * cell + 1, 47) for b in range(BANKS)), cell - 2, bottom - 49), svg.INK, opacity=svg.BEHIND)
-    head = svg.text(LEFT, 18, title, font_weight="bold")
-    tail = svg.text(LEFT, bottom + 14, said)
-    note = svg.text(LEFT, bottom + 31, "columns are banks, rows are passes, cells name lanes", size=11, opacity=svg.FAINT)
-    return svg.document(WIDTH, bottom + 39, f"{title}: {said}", [head, *ticks, frame, *_cells(passes, height, 50), tail, note])

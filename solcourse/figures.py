@@ -1,7 +1,7 @@
 """Pictures of results: pure functions, record -> SVG string. The definition of what each picture shows.
 
-gauge, bounds: one Report. roofline: a path of Reports. sector_map, bank_map, sectors: one warp's access (access_maps.py); one kernel
-on many devices: what_if_figures.py. Every picture carries its numbers in words, in its `aria-label`.
+gauge, bounds: one Report. roofline: a path of Reports. sector_map, sectors, bank_map: one warp's access (access_maps.py, bank_maps.py);
+one kernel on many devices: what_if_figures.py. Every picture carries its numbers in words, in its `aria-label`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from solcourse import roofline as sol
 from solcourse import svg, units
-from solcourse.access_maps import bank_map, sector_map, sectors
+from solcourse.access_maps import sector_map, sectors
+from solcourse.bank_maps import bank_map
 from solcourse.diagnosis import float32_sol_time_s, ranked_bounds, ties
 from solcourse.hardware import Device
 from solcourse.hardware import device as find_device

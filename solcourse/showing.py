@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -98,6 +98,16 @@ class Show:
     def sectors(self, report: Any, line: int | None = None) -> Shown:
         """One request of the hottest memory instruction (of `line`, where one is given) and the sectors it pulls."""
         return _picture(figures.sectors(report.run, line, fetch_bytes=report.device.dram_fetch_bytes))
+
+    def banks(self, report: Any, words: Sequence[int] = (), line: int | None = None) -> Shown:
+        """One request of the busiest access to shared memory (of `line`): the word that each lane asks for, and its bank.
+
+        words   of each lane, one for 4-byte elements. Drawn where the engine's count agrees; else, and without words, the counts are.
+        """
+        from solcourse.bank_maps import banks, shared_accesses
+
+        size = next((access.size for access in shared_accesses(report.run, line)), 4)
+        return _picture(banks(report.run, [[4 * word for word in words]] if words else [], size, line=line))
 
     def gauge(self, report: Any) -> Shown:
         """The SOL score with its interval and what is attainable."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports_by_hand import A100, N, a_report, a_run, traffic
 
-from solcourse import access_maps, figures, svg, units
+from solcourse import access_maps, bank_maps, figures, svg, units
 from solcourse.errors import UnknownName, WorkError
 from solcourse.hardware import devices
 from solcourse.work import Work
@@ -45,7 +45,9 @@ PICTURES = {
     "banks column": lambda: figures.bank_map([128 * lane for lane in range(32)], 4),
     "banks padded": lambda: figures.bank_map([132 * lane for lane in range(32)], 4),
     "banks wide": lambda: figures.bank_map([16 * lane for lane in range(32)], 16),
+    "banks off": lambda: figures.bank_map([None, 4, None, *[128 * lane for lane in range(20)]], 4),
     "banks none": lambda: figures.bank_map([], 4),
+    "banks not used": lambda: bank_maps.bank_counts(a_run(8)),
 }
 
 
@@ -262,6 +264,43 @@ def test_bank_map_colours_what_a_better_layout_saves():
     assert svg.ORANGE in figures.bank_map([128 * lane for lane in range(32)], 4)
     assert svg.ORANGE not in figures.bank_map([132 * lane for lane in range(32)], 4)
     assert "31 bank conflicts (1 would do)" in label_of(figures.bank_map([128 * lane for lane in range(32)], 4))
+
+
+def test_the_bank_map_names_the_word_of_every_lane_and_the_pass_of_those_that_wait():
+    seen = words(figures.bank_map([4 * 34 * lane for lane in range(32)], 4))  # lanes 16 and up meet lanes 0 and up: 34 * 16 = 17 * 32
+    assert {f"{34 * lane}" for lane in range(16)} | {f"{34 * lane}, pass 2" for lane in range(16, 32)} <= set(seen)
+    assert "pass" not in " ".join(words(figures.bank_map(ROW, 4))).replace("first pass", "")
+    assert "16 words in bank 0" in label_of(figures.bank_map([256 * lane for lane in range(32)], 8))  # of one half-warp
+
+
+def test_lanes_that_are_off_are_said_to_be_off():
+    assert words(PICTURES["banks off"]()).count("off") == 32 - 21
+
+
+@pytest.mark.parametrize(
+    ("addresses", "size", "passes"),
+    [
+        ([128 * lane for lane in range(32)], 4, list(range(1, 33))),  # one bank, 32 words
+        ([132 * lane for lane in range(32)], 4, [1] * 32),
+        ([0] * 32, 4, [1] * 32),  # one word for all
+        ([0, 128, 0, 128], 4, [1, 2, 1, 2]),  # two words, each for two lanes
+        ([8 * lane for lane in range(32)], 8, [1] * 16 + [2] * 16),  # half-warps, one after the other
+        ([256 * lane for lane in range(32)], 8, [*range(1, 17), *range(17, 33)]),
+    ],
+)
+def test_the_pass_that_serves_a_lane(addresses, size, passes):
+    served = access_maps.lane_passes(access_maps.bank_passes(addresses, size))
+    assert [served[lane][0] for lane in range(len(addresses))] == passes
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=32), st.sampled_from([1, 2, 4, 8, 16]))
+def test_the_last_pass_is_the_number_of_wavefronts_and_someone_waits_where_there_are_conflicts(indices, size):
+    addresses = [i * size for i in indices]
+    served = access_maps.lane_passes(access_maps.bank_passes(addresses, size))
+    took = access_maps.wavefronts(addresses, size)
+    assert set(served) == set(range(len(indices)))
+    assert max(number for number, _ in served.values()) == took
+    assert any(waits for _, waits in served.values()) == (took > access_maps.necessary_wavefronts(addresses, size))
 
 
 def test_dram_that_opens_64_bytes_is_mentioned_only_where_it_costs():
