@@ -227,7 +227,7 @@ def _axes(x: Scale, y: Scale, xlim: tuple[float, float], ylim: tuple[float, floa
     labels += [svg.text(left - 5, y(t) + 4, round_rate(rate(t)), anchor="end") for t in yticks]
     axis = "useful bytes / bytes moved by DRAM" if by_bytes else "needed FLOP / bytes moved by DRAM"
     return [
-        svg.path(grid, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.path(grid, stroke=svg.INK, opacity=svg.PALE),
         svg.group(labels, font_size=11, opacity=svg.FAINT),
         svg.text(right, bottom + 30, axis, size=11, anchor="end"),
     ]

@@ -110,7 +110,7 @@ def _threads(plot: _Plot) -> Iterator[str]:
     for row, name in enumerate(plot.names):
         bold = "bold" if row < len(plot.scene.rows) and plot.scene.rows[row] in clashing else None
         yield svg.text(plot.left - 8, plot.y(row) + 4, name, anchor="end", font_weight=bold)
-        yield svg.line(plot.left, plot.y(row), plot.right, plot.y(row), opacity=svg.BEHIND)
+        yield svg.line(plot.left, plot.y(row), plot.right, plot.y(row), opacity=svg.PALE)
 
 
 def _link(plot: _Plot) -> str:

@@ -95,7 +95,7 @@ def devices(shown: AllDevices) -> str:
     title = f"{svg.shorten(shown.source.kernel, 40)}: predicted time by GPU, {shown.source.cache} cache"
     children = [
         svg.text(12, 16, title, font_weight="bold"),
-        svg.path(grid, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.path(grid, stroke=svg.INK, opacity=svg.PALE),
         svg.group([*head, svg.text(586, top - 9, "bound that wins")], font_size=11, opacity=svg.FAINT),
         svg.group(rows, font_size=11),
         svg.group(_legend(shown, left, bottom + 18), font_size=11),
@@ -177,7 +177,7 @@ def sensitivity(shown: Sensitivity) -> str:
     notes = [svg.shorten(note, 92) for note in notes if note]
     children = [
         svg.text(12, 16, title, font_weight="bold"),
-        svg.path(grid, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.path(grid, stroke=svg.INK, opacity=svg.PALE),
         svg.line(x(1), top, x(1), bottom, opacity=svg.FAINT),
         svg.group(labels, font_size=11, opacity=svg.FAINT),
         *_curves(sweeps, x, y),
