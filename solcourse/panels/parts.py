@@ -126,10 +126,8 @@ SIZE = Control("size", "elements", options([2**n for n in (14, 16, 18, 20, 22, 2
 
 def launch(kernel: Any, grid: Any, block: Any) -> Any:
     """kernel[grid, block] without numba's advice on grids below 128 blocks: a panel offers them on purpose."""
-    from numba.core.errors import NumbaPerformanceWarning
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NumbaPerformanceWarning)
+        warnings.filterwarnings("ignore", "Grid size")  # by its words: numba-cuda has a class of its own for it
         return kernel[grid, block]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -107,7 +108,9 @@ def test_launches_are_sampled_and_go_to_the_chosen_device(launches):
 
 def test_small_grids_are_offered_without_numbas_advice(launches):
     panel = panels.panel("coalescing")
-    panel.profile(with_stride(panel, 1, size=2**14, block=1024))  # 16 blocks: a warning would be an error here
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        panel.profile(with_stride(panel, 1, size=2**14, block=1024))  # 16 blocks
 
 
 def test_the_picture_is_of_the_addresses_that_the_settings_mean():
