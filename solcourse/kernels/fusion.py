@@ -24,10 +24,11 @@ ONE, HALF = np.float32(1.0), np.float32(0.5)  # a Python float would make float6
 TANH_SCALE, TANH_CUBE = np.float32(math.sqrt(2 / math.pi)), np.float32(0.044715)
 GELU_FLOPS = 9  # x x x c + x, times the scale, tanh as one, plus 1, times x / 2
 
-M, N, K = 128, 128, 8  # the block's part of C, and the depth of a step: the register tile of kernels/matmul.py
-T = 8  # rows and columns of C that a thread owns
+M, N, K = 64, 64, 8  # of the product: the block's part of C, and the depth of a step
+T = 4  # rows and columns of C that a thread owns, the columns COLUMNS apart
 COLUMNS = N // T
 TILE_THREADS = M * N // T**2
+FETCHED = M * K // TILE_THREADS  # elements of a tile that each thread brings, of A as of B
 M_PADDED = M + 4
 
 
@@ -87,50 +88,61 @@ def add(x, residual, out):
 
 # ------------------------------------------------------------------------------------------------- matmul with epilogue
 @cuda.jit(device=True)
-def plain(total, bias, residual, i, j):
+def plain(total, bias, residual):
     """Nothing: C = A B alone, to compare with."""
     return total
 
 
 @cuda.jit(device=True)
-def with_bias_gelu(total, bias, residual, i, j):
-    """GELU(A B + bias): the first half of a transformer's MLP. The bias is read where the result leaves."""
-    return gelu_of(total + bias[j])
+def with_bias_gelu(total, bias, residual):
+    """GELU(A B + bias): the first half of a transformer's MLP. The bias is added where the result leaves."""
+    return gelu_of(total + bias)
 
 
 @cuda.jit(device=True)
-def with_residual(total, bias, residual, i, j):
+def with_residual(total, bias, residual):
     """A B + residual: the output projection of attention (o_proj) and what it is added to."""
-    return total + residual[i, j]
+    return total + residual
 
 
 @cuda.jit(device=True)
-def with_all(total, bias, residual, i, j):
+def with_all(total, bias, residual):
     """GELU(A B + bias) + residual, one launch instead of three."""
-    return gelu_of(total + bias[j]) + residual[i, j]
+    return gelu_of(total + bias) + residual
 
 
 def matmul(name: str, epilogue: Any) -> Any:
-    """The register-tiled product (kernels/matmul.py explains it), whose last line stores epilogue(total, bias, residual, i, j)."""
+    """A register-tiled product (kernels/matmul.py builds one up) that stores epilogue(total, bias, residual) where it would store total.
+
+    Loads come first, all of them, uses after: of the tiles, so that a step waits for memory once; of bias and residual, because the
+    compiler may not move a load over a store, and a thread would wait for each in turn. What an epilogue does not use is not loaded.
+    """
 
     def kernel(a, b, bias, residual, c):
         tile_a = cuda.shared.array((K, M_PADDED), float32)
         tile_b = cuda.shared.array((K, N), float32)
-        totals = cuda.local.array((T, T), float32)
-        of_a, of_b = cuda.local.array(T, float32), cuda.local.array(T, float32)
-        t = cuda.threadIdx.x
+        totals, late = cuda.local.array((T, T), float32), cuda.local.array((T, T), float32)
+        of_a, of_b, of_bias = cuda.local.array(T, float32), cuda.local.array(T, float32), cuda.local.array(T, float32)
+        next_a, next_b = cuda.local.array(FETCHED, float32), cuda.local.array(FETCHED, float32)
+        m, n, depth, t = c.shape[0], c.shape[1], a.shape[1], cuda.threadIdx.x
         row, column = cuda.blockIdx.y * M, cuda.blockIdx.x * N
         y, x = t // COLUMNS * T, t % COLUMNS
         for r in range(T):
             for s in range(T):
                 totals[r, s] = float32(0.0)
-        for start in range(0, a.shape[1], K):
-            for e in range(t, M * K, TILE_THREADS):
-                i, k = row + e // K, start + e % K
-                tile_a[e % K, e // K] = a[i, k] if i < a.shape[0] and k < a.shape[1] else float32(0.0)
-            for e in range(t, K * N, TILE_THREADS):
-                k, j = start + e // N, column + e % N
-                tile_b[e // N, e % N] = b[k, j] if k < b.shape[0] and j < b.shape[1] else float32(0.0)
+        for start in range(0, depth, K):
+            for e in range(FETCHED):  # outside the matrices: some element, then 0 instead. No branch, so nothing waits
+                i, k = row + (t + e * TILE_THREADS) // K, start + (t + e * TILE_THREADS) % K
+                value = a[min(i, m - 1), min(k, depth - 1)]
+                next_a[e] = value if i < m and k < depth else float32(0.0)
+            for e in range(FETCHED):
+                k, j = start + (t + e * TILE_THREADS) // N, column + (t + e * TILE_THREADS) % N
+                value = b[min(k, depth - 1), min(j, n - 1)]
+                next_b[e] = value if k < depth and j < n else float32(0.0)
+            cuda.syncthreads()
+            for e in range(FETCHED):
+                tile_a[(t + e * TILE_THREADS) % K, (t + e * TILE_THREADS) // K] = next_a[e]
+                tile_b[(t + e * TILE_THREADS) // N, (t + e * TILE_THREADS) % N] = next_b[e]
             cuda.syncthreads()
             for k in range(K):
                 for r in range(T):
@@ -140,12 +152,15 @@ def matmul(name: str, epilogue: Any) -> Any:
                 for r in range(T):
                     for s in range(T):
                         totals[r, s] += of_a[r] * of_b[s]
-            cuda.syncthreads()
+        for s in range(T):
+            of_bias[s] = bias[min(column + x + s * COLUMNS, n - 1)]
+            for r in range(T):
+                late[r, s] = residual[min(row + y + r, m - 1), min(column + x + s * COLUMNS, n - 1)]
         for r in range(T):
             for s in range(T):
                 i, j = row + y + r, column + x + s * COLUMNS
-                if i < c.shape[0] and j < c.shape[1]:
-                    c[i, j] = epilogue(totals[r, s], bias, residual, i, j)
+                if i < m and j < n:
+                    c[i, j] = epilogue(totals[r, s], of_bias[s], late[r, s])
 
     kernel.__name__ = kernel.__qualname__ = name
     kernel.__doc__ = epilogue.py_func.__doc__
@@ -242,7 +257,7 @@ def _tile(kernel: Any, bias: bool = False, residual: bool = False) -> Case:
     def work(m: int, n: int, k: int) -> Work:
         return matmul_work(m, n, k, bias, residual)
 
-    shapes = ((128, 128, 32), (1, 1, 1), (70, 131, 19))
+    shapes = ((128, 128, 32), (1, 1, 1), (70, 131, 19), (64, 7, 9))
     return Case(kernel, _product, on_tiles, matmul_reference(bias, residual), work, (4,), shapes, tolerance=1e-5)
 
 
