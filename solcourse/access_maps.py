@@ -161,9 +161,9 @@ def _offsets(sectors: Sequence[int], places: Mapping[int, float], width: float, 
     right = -99.0
     for sector in sectors:
         label = f"+{sector * SECTOR_BYTES - base:,}"
-        end = places[sector] + 6.5 * len(label)
+        end = places[sector] + 7 * len(label)
         if places[sector] >= right and end <= WIDTH:
-            yield svg.text(places[sector], y, label, size=10, opacity=svg.FAINT)
+            yield svg.text(places[sector], y, label, size=11, opacity=svg.FAINT)
             right = end + 8
 
 

@@ -136,8 +136,10 @@ def bank_counts(run: EngineRun, line: int | None = None, note: str = "") -> str:
         y, needed = top + n * row, access.per_request - access.counts.bank_conflicts / access.counts.requests
         words = number(access.per_request) + (f" ({number(needed)} would do)" if access.counts.bank_conflicts else "")
         children.append(svg.text(left - 6, y + 13, svg.shorten(access.name, 22), anchor="end"))
-        children.append(svg.rect(left, y, span * access.per_request / most, row - 6, svg.ORANGE))
-        children.append(svg.rect(left, y, span * needed / most, row - 6, svg.BLUE))
+        least = span * needed / most
+        children.append(svg.rect(left, y, least, row - 6, svg.BLUE))
+        if access.counts.bank_conflicts:
+            children.append(svg.rect(left + least, y, span * access.per_request / most - least, row - 6, svg.ORANGE))
         children.append(svg.text(left + span * access.per_request / most + 6, y + 13, words))
         said.append(f"{access.name}: {words}")
     if not rows:

@@ -262,9 +262,9 @@ def _path(x: Scale, y: Scale, attempts: Sequence[Report]) -> list[str]:
     for n, (px, py) in enumerate(placed):
         last = n == len(placed) - 1
         fill = svg.ORANGE if last else svg.BLUE
-        children.append(svg.circle(px, py, 7.5 if last else 6, fill))
+        children.append(svg.circle(px, py, 7.5 if last else 7, fill))
         if len(placed) < 100:
-            children.append(svg.text(px, py + 3.5, str(n + 1), size=10, anchor="middle", fill=svg.ON[fill]))
+            children.append(svg.text(px, py + 4, str(n + 1), size=11, anchor="middle", fill=svg.ON[fill]))
     return children
 
 

@@ -95,8 +95,10 @@ def everything() -> tuple[dict[str, str], frozenset[tuple[str, str]]]:
     original, callers = svg.document, set()
 
     def document(*args, **kwargs):
-        code = sys._getframe(1).f_code
-        callers.add((Path(code.co_filename).name, code.co_name))
+        frame = sys._getframe(1)
+        while frame.f_code.co_name.startswith("<") and frame.f_back:  # a comprehension of the function that it stands in
+            frame = frame.f_back
+        callers.add((Path(frame.f_code.co_filename).name, frame.f_code.co_name))
         return original(*args, **kwargs)
 
     svg.document = document
