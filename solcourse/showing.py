@@ -13,7 +13,7 @@ from typing import Any
 
 from solcourse import figures, svg, units
 from solcourse.errors import SolcourseError
-from solcourse.hardware import Device, devices
+from solcourse.hardware import DEFAULT_DEVICE, Device, devices
 from solcourse.work import Work, side_by_side
 
 
@@ -167,6 +167,12 @@ class Show:
         rows = [head, *((term, *(units.size(float(cell)) for cell in cells)) for term, *cells in terms)]
         rows.append(("FLOPs", *(units.flops(work.total_flops) for work in ledgers.values())))
         return _table(rows)
+
+    def bytes(self, *, device: str | Device = DEFAULT_DEVICE, **ledgers: Any) -> Shown:
+        """Ledgers as bars, tensor by tensor, with T_SOL and what the last saves of the first: each a Work, or a list with one a launch."""
+        from solcourse import ledger_figures
+
+        return _picture(ledger_figures.ledger(ledgers, device))
 
     def devices(self, *names: str | Device) -> Shown:
         """Data-sheet peaks of the named devices, or of all: FLOP/s, bytes/s, and the ridge point between them."""
