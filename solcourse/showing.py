@@ -154,6 +154,15 @@ class Show:
 
         return _picture(lane_figures.averages(report.lines))
 
+    def timeline(self, report: Any, cycles: int | None = None, start: int | None = None) -> Shown:
+        """What the warps of one scheduler do, cycle by cycle, predicted: `cycles` of them from cycle `start` of the launch on.
+
+        Raises SolcourseError for a report without an engine run.
+        """
+        from solcourse import timeline_figures
+
+        return _picture(timeline_figures.of_report(report, cycles, start))
+
     def lines(self, report: Any) -> Shown:
         """The source lines with what each costs, hottest first."""
         from solcourse.report_text import line_table
