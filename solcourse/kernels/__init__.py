@@ -15,7 +15,7 @@ from solcourse.errors import UnknownName
 from solcourse.kernels.case import Case
 
 TOPICS = (
-    "vector_add", "saxpy", "copy", "coalescing", "transpose", "matmul", "reduction",
+    "vector_add", "saxpy", "copy", "coalescing", "transpose", "matmul", "streaming", "reduction",
     "fusion", "layernorm", "histogram", "scan", "softmax", "mandelbrot", "polynomial", "complex_axpy",
 )  # fmt: skip
 
