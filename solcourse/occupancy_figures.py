@@ -26,8 +26,8 @@ LIMIT_WORDS = {
     "barriers": ("barriers", "launch__occupancy_limit_barriers"),
 }
 METRIC = "sm__maximum_warps_per_active_cycle_pct"
-_X, _Y, _R, _WIDE = 104, 128, 78, 20  # the dial: centre, radius, width of its band
-_LEFT, _SPAN, _ROW, _TOP = 340, 110, 34, 42  # the bars
+_X, _Y, _R, _WIDE = 100, 128, 72, 18  # the dial: centre, radius, width of its band
+_LEFT, _SPAN, _ROW, _TOP = 332, 56, 34, 42  # the bars
 
 
 def limits_in_words(occupancy: Occupancy) -> str:
@@ -80,13 +80,13 @@ def _bars(occupancy: Occupancy) -> Iterator[str]:
         bold = "bold" if binds else None
         end = _LEFT + _SPAN * min(blocks / slots, 1.0)
         if binds:
-            yield svg.path(f"M{_LEFT - 126} {y + 3}l9 5l-9 5z", svg.ORANGE)
+            yield svg.path(f"M{_LEFT - 130} {y + 3}l9 5l-9 5z", svg.ORANGE)
         yield svg.text(_LEFT - 8, y + 12, words, anchor="end", font_weight=bold)
         yield svg.rect(_LEFT, y + 1, end - _LEFT, 14, svg.ORANGE if binds else svg.BLUE)
         if blocks > slots:
             yield svg.path(f"M{svg.num(end)} {y + 1}l7 7l-7 7z", svg.BLUE)
         yield svg.text(end + 12, y + 12, f"{blocks}" + (" limits" if binds else ""), font_weight=bold)
-        yield svg.text(_LEFT, y + 27, metric, size=11, opacity=svg.FAINT)
+        yield svg.text(_LEFT - 113, y + 27, metric, size=11, opacity=svg.FAINT)
 
 
 def dial(occupancy: Occupancy, title: str = "Theoretical occupancy", note: str = "") -> str:
@@ -99,10 +99,10 @@ def dial(occupancy: Occupancy, title: str = "Theoretical occupancy", note: str =
     notes = [*(note.splitlines()), f"In ncu: {METRIC}"]
     children = [
         svg.text(12, 16, title, font_weight="bold"),
-        svg.text(_LEFT - 122, 32, "resident blocks that each resource alone would allow", size=11, opacity=svg.FAINT),
+        svg.text(_LEFT - 113, 32, "blocks that each resource would allow", size=11, opacity=svg.FAINT),
         *_dial(occupancy),
         *_bars(occupancy),
-        *(svg.text(12, bottom + 14 + 16 * n, svg.shorten(line, 100), size=11, opacity=svg.FAINT) for n, line in enumerate(notes)),
+        *(svg.text(12, bottom + 14 + 16 * n, svg.shorten(line, 68), size=11, opacity=svg.FAINT) for n, line in enumerate(notes)),
     ]
     each = ", ".join(f"{LIMIT_WORDS[name][0]} {blocks}" for name, blocks in occupancy.limits.items())
     label = (
@@ -110,7 +110,7 @@ def dial(occupancy: Occupancy, title: str = "Theoretical occupancy", note: str =
         f"{blocks_in_words(occupancy)} ({METRIC}). Limited by {limits}. Blocks that each resource alone would allow: {each}"
         + "".join(f". {line}" for line in note.splitlines())
     )
-    return svg.document(580, bottom + 8 + 16 * len(notes), label, children)
+    return svg.document(452, bottom + 8 + 16 * len(notes), label, children)
 
 
 def of_report(report: Report) -> str:
@@ -122,7 +122,7 @@ def of_report(report: Report) -> str:
     held = f"{report.registers} registers a thread ({report.registers_source})" if report.registers else "registers unknown"
     used = report.run.shared_bytes if report.run is not None else 0
     shared = f", {units.binary_size(used)} of shared memory a block" if used else ""
-    note = f"{svg.shorten(report.kernel, 30)}: blocks of {threads} threads, {held}{shared}"
+    note = f"{svg.shorten(report.kernel, 30)}: blocks of {threads} threads{shared}\n{held}"
     filled = filled_warps(report)
     if filled is not None:
         note += f"\nThis grid is small: it fills at most {filled} of the {fits.max_warps} warps"

@@ -32,12 +32,12 @@ LOOKS = {
     "issued": Look("issues", "selected", svg.BLUE, 9, None, None),
     "memory": Look("waits for memory", "long_scoreboard, drain", svg.ORANGE, 4, None, None),
     "barrier": Look("waits at a barrier", "barrier", svg.GREEN, 5, "4 2", None),
-    "dependency": Look("waits for a pipe, L1's data path or arithmetic", "wait, short_scoreboard, throttles", svg.INK, 1, None, svg.FAINT),
+    "dependency": Look("waits for a pipe, L1 or arithmetic", "wait, throttles, ...", svg.INK, 1, None, svg.FAINT),
     "not_selected": Look("could issue, another warp does", "not_selected", svg.INK, 5, "1 2", None),
-    "finished": Look("no warp: the block has ended, or the next is not here yet", "", svg.INK, 0, None, None),
+    "finished": Look("no warp: the next block is not here yet, or there is none", "", svg.INK, 0, None, None),
 }
-_LEFT, _SPAN, _ROW, _TOP, _SLOT, _BINS = 70, 566, 13, 44, 30, 94
-_LATER, _LONGEST, _SHORTEST = 2000, 1500, 400  # cycles: the latest start, the longest and the shortest window that nobody asked for
+_LEFT, _SPAN, _ROW, _TOP, _SLOT, _BINS = 58, 380, 13, 44, 30, 76
+_LATER, _LONGEST, _SHORTEST = 2000, 1000, 400  # cycles: the latest start, the longest and the shortest window that nobody asked for
 
 
 def window(stay: float, single: bool) -> tuple[int, int]:
@@ -45,8 +45,8 @@ def window(stay: float, single: bool) -> tuple[int, int]:
 
     single   no block follows the first ones: then from the start
 
-    >>> window(960.8, False), window(90000.0, False), window(500.0, True)
-    ((1000, 1300), (2000, 1500), (0, 700))
+    >>> window(660.8, False), window(90000.0, False), window(500.0, True)
+    ((700, 900), (2000, 1000), (0, 700))
     """
     start = 0 if single and stay < _LATER else min(100 * math.ceil(stay / 100), _LATER)
     return start, min(max(100 * math.ceil(1.25 * stay / 100), _SHORTEST), _LONGEST)
@@ -65,35 +65,44 @@ def of_report(report: Report, cycles: int | None = None, start: int | None = Non
     if begin < 0 or not 0 < length <= 10_000 or begin > 100_000:
         raise SolcourseError(f"A timeline of {length} cycles from {begin}: 1 to 10,000 cycles can be shown, from 0 to 100,000.")
     shown = timeline(report.run, report.traffic, report.device, report.occupancy, length, begin)
-    return picture(shown, f"{svg.shorten(report.kernel, 36)} on {report.device.name}")
+    return picture(shown, report.kernel, report.device.name)
 
 
-def picture(shown: Timeline, title: str = "") -> str:
+def picture(shown: Timeline, kernel: str = "", device: str = "") -> str:
     """A row for each place, the issue slot below them, and what the shapes mean, each with its share of all the warps' time."""
     bottom = _TOP + _ROW * len(shown.places)
     end = shown.start + shown.cycles
-    head = f"One scheduler of an SM, predicted: {title}" if title else "One scheduler of an SM, predicted"
-    where = f"cycles {shown.start:,} to {end:,} of the launch, {len(shown.places)} warps at a time"
+    head = f"One scheduler, predicted: {svg.shorten(kernel, 28)}" if kernel else "One scheduler, predicted"
+    where = f"cycles {shown.start:,} to {end:,}, {len(shown.places)} warps at a time"
     issues = f"An instruction is issued in {units.percent(shown.issue_utilisation)} of the cycles"
     leaves = (
-        "The oldest warp that can issue does. A request takes its instruction's mean latency, and longer where the",
-        "partition's share of L2's or DRAM's bandwidth is taken. Left out: register banks, the constant cache, and",
-        "whatever makes one request unlike another; the other partitions and SMs are taken to do the same.",
+        "The oldest warp that can issue does. A request takes its",
+        "instruction's mean latency, and longer where this partition's",
+        "share of L2 or DRAM is taken. The other partitions and SMs are",
+        "taken to do the same. Left out: register banks, constant cache.",
     )
     legend = bottom + _SLOT + 40
     children = [
         svg.text(12, 16, head, font_weight="bold"),
         svg.text(12, 33, where, size=11, opacity=svg.FAINT),
+        svg.text(_LEFT + _SPAN, 33, device, size=11, anchor="end"),
         *_grid(shown, bottom),
         *_rows(shown),
         *_slot(shown, bottom + 6),
-        svg.text(12, legend, f"{issues} (smsp__issue_active). The warps' time:", font_weight="bold"),
-        *_legend(shown, legend + 18),
-        *(svg.text(12, legend + 126 + 15 * n, line, size=11, opacity=svg.FAINT) for n, line in enumerate(leaves)),
+        svg.text(12, legend, issues, font_weight="bold"),
+        svg.text(
+            12,
+            legend + 15,
+            "ncu: smsp__issue_active. Below: the warps' time, and ncu's stalls",
+            size=11,
+            opacity=svg.FAINT,
+        ),
+        *_legend(shown, legend + 34),
+        *(svg.text(12, legend + 140 + 15 * n, line, size=11, opacity=svg.FAINT) for n, line in enumerate(leaves)),
     ]
     shares = ", ".join(f"{LOOKS[state].words} {units.percent(share)}" for state, share in shown.shares.items())
-    label = f"{head}; {where}. {issues}. The warps' time: {shares}"
-    return svg.document(_LEFT + _SPAN + 16, legend + 166, label, children)
+    label = f"{head}{f' on {device}' if device else ''}; {where}. {issues}. The warps' time: {shares}"
+    return svg.document(_LEFT + _SPAN + 18, legend + 193, label, children)
 
 
 def _x(shown: Timeline, cycle: float) -> float:
@@ -154,9 +163,9 @@ def _legend(shown: Timeline, y: float) -> Iterator[str]:
     for n, (state, share) in enumerate(shown.shares.items()):
         look, at = LOOKS[state], y + 17 * n
         if look.width:
-            sample = f"M14 {at - 4}h28"
+            sample = f"M14 {at - 4}h24"
             yield svg.path(sample, stroke=look.stroke, stroke_width=look.width, stroke_dasharray=look.dashes, opacity=look.opacity)
-        yield svg.text(100, at, units.percent(share), size=11, anchor="end", font_weight="bold")
-        yield svg.text(110, at, look.words, size=11)
+        yield svg.text(88, at, units.percent(share), size=11, anchor="end", font_weight="bold")
+        yield svg.text(96, at, look.words, size=11)
         if look.ncu:
-            yield svg.text(390, at, f"ncu: {look.ncu}", size=11, opacity=svg.FAINT)
+            yield svg.text(286, at, look.ncu, size=11, opacity=svg.FAINT)

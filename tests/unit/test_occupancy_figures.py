@@ -21,7 +21,7 @@ def label_of(picture):
 
 
 def orange_marks(picture):
-    return len(re.findall(f'<path d="M214 [^"]*" fill="{svg.ORANGE}"', picture))
+    return len(re.findall(f'<path d="M202 [^"]*" fill="{svg.ORANGE}"', picture))
 
 
 def widths(picture, fill):
@@ -64,17 +64,17 @@ def test_every_limit_of_every_device_has_words_and_a_metric():
 
 def test_the_arc_ends_where_the_fraction_is():
     def end(threads, registers):
-        arcs = re.findall(r"A78 78 0 0 1 ([\d.]+) ([\d.]+)", dial(occupancy(A100, threads, registers, 0)))
+        arcs = re.findall(r"A72 72 0 0 1 ([\d.]+) ([\d.]+)", dial(occupancy(A100, threads, registers, 0)))
         return tuple(float(n) for n in arcs[1])
 
-    assert end(256, 32) == (182, 128)  # 100 %: the right end, 104 + 78
-    assert end(512, 64) == (104, 50)  # 50 %: 2 blocks of 16 warps, the top, 128 - 78
+    assert end(256, 32) == (172, 128)  # 100 %: the right end, 100 + 72
+    assert end(512, 64) == (100, 56)  # 50 %: 2 blocks of 16 warps, the top, 128 - 72
 
 
 def test_a_report_shows_its_launch():
     said = str(sol.show.occupancy(a_report()))
     assert "on A100-SXM4-80GB: 100.0 %" in said
-    assert "copy_strided: blocks of 256 threads, 16 registers a thread (estimated)" in said
+    assert "copy_strided: blocks of 256 threads. 16 registers a thread (estimated)" in said
     assert "This grid is small" not in said
 
 

@@ -294,7 +294,7 @@ def test_the_picture_says_its_shares(report):
     shown = timeline(report.run, report.traffic, A100, report.occupancy, 800, 1200)
     markup = of_report(report, 800, 1200)
     said = label_of(markup)
-    assert "One scheduler of an SM, predicted: handmade on A100-SXM4-80GB; cycles 1,200 to 2,000 of the launch, 16 warps" in said
+    assert "One scheduler, predicted: handmade on A100-SXM4-80GB; cycles 1,200 to 2,000, 16 warps" in said
     assert f"issued in {100 * shown.issue_utilisation:.1f} % of the cycles" in said
     for state, share in shown.shares.items():
         assert f"{LOOKS[state].words} {100 * share:.1f} %" in said
@@ -307,17 +307,17 @@ def test_states_differ_by_more_than_colour():
 
 
 def test_every_span_is_drawn_in_its_place():
-    shown = run_of(LOADS, [[1]], cycles=566)  # a pixel for each cycle, from 70 on
+    shown = run_of(LOADS, [[1]], cycles=760)  # half a pixel for each cycle, from 58 on
     rows = re.findall(r'<path d="(M[\d.]+ 50\.5H[^"]*)"[^>]* stroke-width="(\d)"', picture(shown))
     found = {width: way for way, width in rows}
-    assert found[str(LOOKS["memory"].width)] == "M75 50.5H574"
-    assert found[str(LOOKS["issued"].width)] == "M70 50.5H71M74 50.5H75M574 50.5H575M578 50.5H579"
+    assert found[str(LOOKS["memory"].width)] == "M60.5 50.5H310"
+    assert found[str(LOOKS["issued"].width)] == "M58 50.5H58.5M60 50.5H60.5M310 50.5H310.5M312 50.5H312.5"
 
 
 def test_lessons_show_it_and_a_still_can_draw_it(report):
     shown = sol.show.timeline(report)
     start, cycles = window(report.prediction.block_cycles, False)
-    assert f"cycles {start:,} to {start + cycles:,} of the launch" in str(shown)
+    assert f"cycles {start:,} to {start + cycles:,}, 16 warps" in str(shown)
     assert len(shown.markup) < 100_000
     canvas = stills.Canvas(*stills.size_of(shown.markup))
     canvas.draw(shown.markup)
