@@ -39,7 +39,7 @@ def chain_work(n: int, steps: int = STEPS) -> Work:
 
 @cuda.jit
 def chain(x, scale, shift, steps, out):
-    """`steps` times value * scale + shift, in a register. One step a launch is the unfused chain."""
+    """`steps` (int32) times value * scale + shift, in a register. One step a launch is the unfused chain."""
     i = cuda.grid(1)
     if i < out.size:
         value = x[i]
@@ -234,7 +234,7 @@ def on_tiles(m: int, n: int, k: int) -> tuple:
 
 
 def _chain(rng: np.random.Generator, n: int, dtype=np.float32) -> tuple:
-    return random_array(rng, n, dtype), np.float32(0.75), np.float32(-1.25), STEPS, poisoned(n, dtype)
+    return random_array(rng, n, dtype), np.float32(0.75), np.float32(-1.25), np.int32(STEPS), poisoned(n, dtype)
 
 
 def _matrices(*more: str) -> Callable[..., tuple]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from solcourse import units
+from solcourse.errors import UnknownName
+from solcourse.hardware import DEFAULT_DEVICE
 from solcourse.ledger_figures import bytes_of, launches, ledger, saved
-from solcourse.panels.parts import SIZE, Control, Panel, device_control, options, predict, room
+from solcourse.panels.parts import LARGEST, SIZE, Control, Panel, device_control, options, predict, room
 from solcourse.work import Work, fuse
 
 SCALE, SHIFT, SEED = np.float32(0.5), np.float32(1.0), np.uint32(7)
@@ -20,6 +22,7 @@ STEPS = (2, 3, 4, 6, 8, 12, 16)
 ROWS = (1, 32, 256, 1024, 4096, 16384)  # M
 COLUMNS = (256, 1024, 4096)  # N; no more than layernorm.WIDEST
 DEPTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # K
+OPENING = {"size": LARGEST, "steps": 4, "depth": 1024, "rows": 4096, "columns": 4096}
 ELEMENT_THREADS = 2**15  # sampled: enough rows of blocks for a bias to be read again
 TILE_STEPS = 2**12  # steps of K that a sample of tiles takes together: a deep product from fewer blocks
 
@@ -60,7 +63,7 @@ def chain_plan(settings: Mapping[str, Any], kernel: Any = None) -> Plan:
 
     def step(source: str, target: str, turns: int) -> Step:
         work = Work.read(source, 4 * n) + Work.write(target, 4 * n) + Work.flop("fp32", 2 * n * turns)
-        return Step(chosen, fusion.on_chain(n), (source, SCALE, SHIFT, turns, target), work)
+        return Step(chosen, fusion.on_chain(n), (source, SCALE, SHIFT, np.int32(turns), target), work)
 
     apart = tuple(step(a, b, 1) for a, b in zip(names, names[1:], strict=False))
     return Plan(dict.fromkeys(names, (n,)), apart, step("x", "out", steps), f"{steps} x value = value * scale + shift")
@@ -152,7 +155,7 @@ def sampled(kernel: Any, dims: tuple[Any, Any], arguments: tuple[Any, ...], samp
     shapes = {str(i): a[1] for i, a in enumerate(arguments) if isinstance(a, tuple)}
     arrays = placed(shapes)
     made = tuple(arrays[str(i)] if isinstance(a, tuple) else a for i, a in enumerate(arguments))
-    return predict(kernel, *dims, made, device=device_control().value, sample_threads=sample_threads).run
+    return predict(kernel, *dims, made, device=DEFAULT_DEVICE, sample_threads=sample_threads).run
 
 
 def reports(plan: Plan, steps: Sequence[Step], device: str) -> list[Any]:
@@ -176,45 +179,76 @@ def reports(plan: Plan, steps: Sequence[Step], device: str) -> list[Any]:
     return found
 
 
+@dataclass(frozen=True)
+class Both:
+    """One operation on one device, both ways: the Reports of its launches apart, in order, and of the one fused launch."""
+
+    plan: Plan
+    apart: tuple[Any, ...]
+    fused: Any
+
+    @property
+    def apart_s(self) -> float:
+        """Predicted seconds of the launches apart, one after the other."""
+        return sum(report.time_s for report in self.apart)
+
+    @property
+    def bytes_saved(self) -> float:
+        """Share of the compulsory bytes, 0..1."""
+        return saved(bytes_of(self.plan.works), self.plan.fused.work.compulsory_bytes)
+
+    @property
+    def time_saved(self) -> float:
+        """Share of the predicted time, 0..1; negative where the fused launch takes longer."""
+        return saved(self.apart_s, self.fused.time_s)
+
+
+def both(operation: str, device: str = DEFAULT_DEVICE, kernel: Any = None, **sizes: int) -> Both:
+    """An operation of PLANS both ways, at `sizes` or what the panel opens with: size, steps, depth, rows, columns. Raises UnknownName."""
+    if operation not in PLANS:
+        raise UnknownName("operation", operation, PLANS)
+    for name in sizes:
+        if name not in OPENING:
+            raise UnknownName("size", name, OPENING)
+    return _both(operation, device, kernel, tuple(sorted({**OPENING, **sizes}.items())))
+
+
+@lru_cache(maxsize=64)
+def _both(operation: str, device: str, kernel: Any, sizes: tuple[tuple[str, int], ...]) -> Both:
+    plan = PLANS[operation][1](dict(sizes), kernel)
+    return Both(plan, tuple(reports(plan, plan.apart, device)), reports(plan, [plan.fused], device)[0])
+
+
 def fusion(kernel: Any = None) -> Panel:
     """The panel of lesson 07: an operation, its sizes, a device; apart and fused.
 
     kernel   a numba.cuda kernel of (x, scale, shift, steps, out) with float32 arrays; takes the place of the element-wise chain
     """
+    operations, opening = options(tuple(PLANS), lambda name: PLANS[name][0]), OPENING
     controls = (
-        Control("operation", "operation", options(tuple(PLANS), lambda name: PLANS[name][0]), "chain", note="a comma is the end of a launch"),
-        Control("steps", "steps", options(STEPS), 4, slider=True, note="of the element-wise chain"),
+        Control("operation", "operation", operations, "chain", note="a comma is the end of a launch"),
+        Control("steps", "steps", options(STEPS), opening["steps"], slider=True, note="of the element-wise chain"),
         SIZE,
-        Control("depth", "K", options(DEPTHS), 1024, slider=True, note="of the matmul: multiply-adds for each element of its result"),
-        Control("rows", "M", options(ROWS), 4096, note="rows, of everything but the chain"),
-        Control("columns", "N", options(COLUMNS), 4096, note="columns"),
+        Control("depth", "K", options(DEPTHS), opening["depth"], slider=True, note="of the matmul: multiply-adds for each result"),
+        Control("rows", "M", options(ROWS), opening["rows"], note="rows, of everything but the chain"),
+        Control("columns", "N", options(COLUMNS), opening["columns"], note="columns"),
         device_control(),
     )
 
-    def plan_of(settings: Mapping[str, Any]) -> Plan:
-        return PLANS[settings["operation"]][1](settings, kernel)
-
-    @cache
-    def answered(settings: tuple[tuple[str, Any], ...]) -> tuple[Plan, list[Any], Any]:
-        plan, device = plan_of(dict(settings)), dict(settings)["device"]
-        return plan, reports(plan, plan.apart, device), reports(plan, [plan.fused], device)[0]
-
-    def answer(settings: Mapping[str, Any]) -> tuple[Plan, list[Any], Any]:
-        return answered(tuple(sorted(settings.items())))
+    def answer(settings: Mapping[str, Any]) -> Both:
+        sizes = {name: value for name, value in settings.items() if name in OPENING}
+        return both(settings["operation"], settings["device"], kernel, **sizes)
 
     def pictures(settings: Mapping[str, Any], report: Any) -> dict[str, str]:
-        plan, apart, fused = answer(settings)
+        now = answer(settings)
+        works, work = now.plan.works, now.plan.fused.work
         return {
-            "ledger": ledger({"apart": plan.works, "fused": plan.fused.work}, settings["device"]),
-            "launches": launches(apart, fused, plan.works, plan.fused.work),
+            "ledger": ledger({"apart": works, "fused": work}, settings["device"]),
+            "launches": launches(now.apart, now.fused, works, work),
         }
 
-    def words(settings: Mapping[str, Any], report: Any) -> str:
-        plan, apart, fused = answer(settings)
-        return in_words(plan, apart, fused)
-
     def line(settings: Mapping[str, Any]) -> str:
-        plan = plan_of(settings)
+        plan = PLANS[settings["operation"]][1](settings, kernel)
         return f"{plan.line}    # {len(plan.apart)} launches, or 1"
 
     def label(settings: Mapping[str, Any]) -> str:
@@ -223,19 +257,19 @@ def fusion(kernel: Any = None) -> Panel:
         deep = f" x {settings['depth']}" if settings["operation"].startswith("matmul") else ""
         return f"{settings['operation']} {sizes.get(settings['operation'], shape + deep)}"
 
-    title = "Fusion: bytes saved, time saved"
-    return Panel("fusion", title, controls, lambda settings: answer(settings)[2], line, label, pictures, words)
+    return Panel(
+        "fusion", "Fusion: bytes saved, time saved", controls, lambda settings: answer(settings).fused, line, label, pictures,
+        lambda settings, report: in_words(answer(settings)),
+    )  # fmt: skip
 
 
-def in_words(plan: Plan, apart: Sequence[Any], fused: Any) -> str:
-    """What is saved, of bytes and of time, and where they differ for a reason that no ledger shows."""
-    whole = sum(report.time_s for report in apart)
-    start = sum(report.bounds["launch"] for report in apart)
-    share = saved(bytes_of(plan.works), bytes_of(plan.fused.work))
+def in_words(now: Both) -> str:
+    """What is saved, of bytes and of time; and whether a launch found in L2 what the one before it had left there."""
+    start = sum(report.bounds["launch"] for report in now.apart)
     said = (
-        f"Apart: {len(apart)} launches, {units.seconds(whole)}, of which {units.seconds(start)} start-up. "
-        f"Fused: {units.seconds(fused.time_s)}. Saved: {units.percent(share)} of the bytes, "
-        f"{units.percent(saved(whole, fused.time_s))} of the time."
+        f"Apart: {len(now.apart)} launches, {units.seconds(now.apart_s)}, of which {units.seconds(start)} start-up. "
+        f"Fused: {units.seconds(now.fused.time_s)}. Saved: {units.percent(now.bytes_saved)} of the bytes, "
+        f"{units.percent(now.time_saved)} of the time."
     )
-    warm = sum(report.cache != "cold" for report in apart)
+    warm = sum(report.cache != "cold" for report in now.apart)
     return f"{said} {warm} of the launches apart find data of the one before in L2." if warm else said

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from solcourse import panels, show
+from solcourse.errors import UnknownName
 from solcourse.ledger_figures import MOST_SEGMENTS, MOST_TENSORS, bytes_of, launches, ledger, light_s, saved, tensors
 from solcourse.panels import fusion, parts
 from solcourse.roofline import sol_time_s
@@ -35,7 +36,13 @@ def shares(panel, **settings) -> tuple[float, float]:
     chosen = with_(panel, **settings)
     said = label(panel.pictures(chosen, panel.profile(chosen))["launches"])
     numbers = re.search(r"(-?[\d.]+) % of the bytes saved, (-?[\d.]+) % of the time", said)
+    same = fusion.both(chosen["operation"], **settings_of(chosen))
+    assert (float(numbers[1]), float(numbers[2])) == pytest.approx((100 * same.bytes_saved, 100 * same.time_saved), abs=0.06)
     return float(numbers[1]), float(numbers[2])
+
+
+def settings_of(chosen) -> dict[str, int]:
+    return {name: chosen[name] for name in fusion.OPENING}
 
 
 # ---- the ledger
@@ -162,6 +169,17 @@ def test_the_learners_kernel_takes_the_place_of_the_chain():
     mine = panels.panel("fusion", twice)
     assert mine.profile(with_(mine, size=2**14)).kernel == "twice"
     assert mine.profile(with_(mine, size=2**14, operation="bias_gelu")).kernel == "bias_gelu"
+
+
+def test_both_ways_by_name_and_a_wrong_name_is_told():
+    both = fusion.both("bias_gelu", rows=256)
+    assert len(both.apart) == 2
+    assert both.apart_s == sum(report.time_s for report in both.apart) > both.fused.time_s
+    assert both is fusion.both("bias_gelu", rows=256)
+    with pytest.raises(UnknownName, match="bias_gelu"):
+        fusion.both("bias_glue")
+    with pytest.raises(UnknownName, match="rows"):
+        fusion.both("bias_gelu", row=256)
 
 
 def test_tensors_of_a_launch_do_not_overlap():
