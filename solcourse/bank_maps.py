@@ -80,7 +80,7 @@ def bank_map(addresses: Iterable[int | None], size: int, *, title: str = "One wa
         svg.text(BANK_LEFT, 33, "bank (word % 32)", size=11, opacity=svg.FAINT),
         svg.text(BANK_LEFT - 6, 46, "lane", size=11, anchor="end", opacity=svg.FAINT),
         *ticks,
-        svg.path(edges, stroke=svg.INK, opacity=svg.BEHIND),
+        svg.path(edges, stroke=svg.INK, opacity=svg.PALE),
         *_lane_marks(lanes, size, top, gap),
         svg.text(LEFT, bottom + 18, said),
         *_bank_legend(bottom + 36, took > needed),
