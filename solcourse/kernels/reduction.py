@@ -19,7 +19,7 @@ FULL_MASK = 0xFFFFFFFF
 LANE = WARP - 1  # t & LANE is the lane of thread t: `%` and `//` of numba's signed integers cost a correction each
 WARP_BITS = 5  # t >> WARP_BITS is its warp
 PER_THREAD = 8  # elements that make a thread of a grid-stride launch worth starting
-MOST_BLOCKS = 864  # 8 for each SM of an A100, which fills it: more would be more atomics, and nothing gained
+MOST_BLOCKS = 864  # 8 for each SM of an A100: more would set up more loops and send more atomics, and gain nothing
 
 
 def work(n: int) -> Work:

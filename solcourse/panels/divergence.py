@@ -18,7 +18,7 @@ from solcourse.panels.parts import BLOCK, SIZE, Control, Panel, device_control, 
 from solcourse.simt.records import Counts, LineCounts
 
 SAMPLE_THREADS = 2**12
-MOST_THREADS = 864 * 256  # of the grid-stride launch: as many as an A100 holds at once
+MOST_THREADS = 864 * 256  # of the grid-stride launch: 8 blocks of 256 for each SM of an A100
 Made = tuple[int, list[int], list[list[int]]]  # (step, threads at work, the words that each of their accesses touches, thread by thread)
 Tree = Callable[[int], Iterator[Made]]  # threads of a block -> the steps
 
@@ -254,11 +254,11 @@ def divergence(kernel: Any = None) -> Panel:
 
 def lanes_in_words(settings: Mapping[str, Any], report: Any) -> str:
     """Active lanes, divergent branches, bank conflicts and barriers of a block."""
-    counts, blocks = report.counts, report.run.blocks
+    counts, blocks, warps = report.counts, report.run.blocks, report.run.warps_per_block
     conflicts = counts.shared_load.bank_conflicts + counts.shared_store.bank_conflicts
     passes = counts.shared_load.wavefronts + counts.shared_store.wavefronts
     return (
         f"On average {counts.average_active_lanes:.1f} of 32 lanes are active in an instruction. A block has "
         f"{counts.divergent_branches / blocks:.3g} divergent branches, {passes / blocks:.3g} passes through shared memory, "
-        f"{conflicts / blocks:.3g} of them bank conflicts, and its warps wait at {counts.barriers / blocks:.3g} barriers."
+        f"{conflicts / blocks:.3g} of them bank conflicts, and each warp waits at {counts.barriers / blocks / warps:.3g} barriers."
     )
