@@ -14,17 +14,31 @@ from solcourse.panels.parts import Panel
 
 MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
 RIGHT = ("roofline",)  # the pictures of the right column
+WIDEST = 500.0  # pixels of a picture that stands in a column
 
 
 def columns(pictures: Mapping[str, str], right: Sequence[str], under: str = "") -> str:
-    """Pictures in two columns, one where there is little room: those named in `right` in the second, with `under` below them."""
+    """Pictures in two columns, one where there is little room: those named in `right` in the second, with `under` below them.
+
+    A picture wider than a column has a row of its own below both.
+    """
+
+    def cell(name: str, most: int) -> str:
+        return f'<div class="sol-{name}" style="margin-bottom:8px;max-width:{most}px">{pictures[name]}</div>'
 
     def column(names: Sequence[str], more: str = "") -> str:
-        cells = "".join(f'<div class="sol-{name}" style="margin-bottom:8px">{pictures[name]}</div>' for name in names)
-        return f'<div style="flex:1 1 400px;min-width:0;max-width:660px">{cells}{more}</div>'
+        return f'<div style="flex:1 1 400px;min-width:0;max-width:660px">{"".join(cell(name, 660) for name in names)}{more}</div>'
 
-    left = [name for name in pictures if name not in right]
-    return f'<div style="display:flex;flex-wrap:wrap;gap:0 24px">{column(left)}{column(right, under)}</div>'
+    wide = [name for name in pictures if is_wide(pictures[name])]
+    left = [name for name in pictures if name not in right and name not in wide]
+    beside = [name for name in right if name in pictures and name not in wide]
+    rows = "".join(f'<div style="flex:1 1 100%">{cell(name, 1000)}</div>' for name in wide)
+    return f'<div style="display:flex;flex-wrap:wrap;gap:0 24px">{column(left)}{column(beside, under)}{rows}</div>'
+
+
+def is_wide(picture: str) -> bool:
+    """Whether a column would make its text too small to read."""
+    return stills.size_of(picture)[0] > WIDEST
 
 
 @dataclass(frozen=True)
@@ -56,20 +70,26 @@ class Frame:
 
 
 def still(frame: Frame, title: str) -> bytes:
-    """A frame as PNG bytes, laid out as in HTML: title and code, two columns of pictures, the words under the second."""
-    left = [picture for name, picture in frame.pictures.items() if name not in RIGHT]
-    right = [picture for name, picture in frame.pictures.items() if name in RIGHT]
+    """A frame as PNG bytes, laid out as in HTML: title and code, two columns of pictures, the words under the second, then wide ones."""
+    wide = [picture for picture in frame.pictures.values() if is_wide(picture)]
+    left = [picture for name, picture in frame.pictures.items() if name not in RIGHT and picture not in wide]
+    right = [picture for name, picture in frame.pictures.items() if name in RIGHT and picture not in wide]
     head = _rows([title], font_weight="bold", size=14) + _rows(frame.line.splitlines(), font_family="monospace")
     columns = [left, [*right, *_rows(textwrap.wrap(frame.values, 62))]]
-    widths = [max((stills.size_of(picture)[0] for picture in column), default=0.0) for column in columns]
-    heights = [sum(stills.size_of(picture)[1] for picture in column) for column in columns]
-    top = sum(stills.size_of(row)[1] for row in head) + 10
-    canvas = stills.Canvas(sum(widths) + 24, top + max(heights) + 8)
-    for x, y, column in ((0.0, 4.0, head), (0.0, top, columns[0]), (widths[0] + 24, top, columns[1])):
+    widths, heights = zip(*(_extent(column) for column in columns), strict=True)
+    top = _extent(head)[1] + 10
+    canvas = stills.Canvas(max(sum(widths) + 24, _extent(wide)[0]), top + max(heights) + _extent(wide)[1] + 8)
+    for x, y, column in ((0.0, 4.0, head), (0.0, top, columns[0]), (widths[0] + 24, top, columns[1]), (0.0, top + max(heights), wide)):
         for picture in column:
             canvas.draw(picture, x, y)
             y += stills.size_of(picture)[1]
     return canvas.png()
+
+
+def _extent(column: Sequence[str]) -> tuple[float, float]:
+    """(width, height) of pictures below one another."""
+    sizes = [stills.size_of(picture) for picture in column]
+    return max((width for width, _ in sizes), default=0.0), sum(height for _, height in sizes)
 
 
 def _rows(lines: Sequence[str], size: int = 12, **look: Any) -> list[str]:
