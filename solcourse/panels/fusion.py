@@ -149,7 +149,7 @@ def placed(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     return {name: whole[end - prod(shape) : end].reshape(shape) for (name, shape), end in zip(shapes.items(), ends, strict=True)}
 
 
-@lru_cache(maxsize=48)
+@lru_cache(maxsize=24)  # a trace holds megabytes
 def sampled(kernel: Any, dims: tuple[Any, Any], arguments: tuple[Any, ...], sample_threads: int) -> Any:
     """The run of one launch, which no device changes. arguments: ("array", shape) or numbers; launches that share all this share it."""
     shapes = {str(i): a[1] for i, a in enumerate(arguments) if isinstance(a, tuple)}
@@ -213,7 +213,7 @@ def both(operation: str, device: str = DEFAULT_DEVICE, kernel: Any = None, **siz
     return _both(operation, device, kernel, tuple(sorted({**OPENING, **sizes}.items())))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _both(operation: str, device: str, kernel: Any, sizes: tuple[tuple[str, int], ...]) -> Both:
     plan = PLANS[operation][1](dict(sizes), kernel)
     return Both(plan, tuple(reports(plan, plan.apart, device)), reports(plan, [plan.fused], device)[0])
