@@ -102,29 +102,31 @@ def ledger(ledgers: Mapping[str, Launches], device: str | Device = DEFAULT_DEVIC
         children += [svg.text(place.x(n), end + 20, nbytes, font_weight="bold"), svg.text(place.x(n), end + 37, time_s, font_weight="bold")]
     children += [svg.text(place.left - 8, end + 20, "bytes", anchor="end"), svg.text(place.left - 8, end + 37, "T_SOL", anchor="end")]
     closing = _closing(ledgers, gpu)
-    children += [svg.text(8, end + 57, line, size=11) for line in [closing] if line]
-    children += _legend(8, end + (74 if closing else 57), (("read (r)", svg.BLUE), ("written (w)", svg.ORANGE)), f"T_SOL on {gpu.name}")
+    children += [svg.text(8, end + 57 + 16 * n, line, size=11) for n, line in enumerate(closing)]
+    bottom = end + 58 + 16 * len(closing)
+    children += _legend(8, bottom, (("read (r)", svg.BLUE), ("written (w)", svg.ORANGE)), f"T_SOL on {gpu.name}")
     said = ". ".join(
         f"{name}: " + ", ".join(f"{tensor} {_amount(*row.get(name, (0.0, 0.0)))}" for tensor, row in rows.items())
         + f"; {nbytes} in all, T_SOL {time_s}"
         for name, (nbytes, time_s) in zip(names, totals, strict=True)
     )  # fmt: skip
-    return svg.document(width, end + (82 if closing else 65), f"Ledger of bytes on {gpu.name}. {said}. {closing}".strip(), children)
+    return svg.document(width, bottom + 8, f"Ledger of bytes on {gpu.name}. {said}. {' '.join(closing)}".strip(), children)
 
 
 def _how_many(launches: Sequence[Any]) -> str:
     return "1 launch" if len(launches) == 1 else f"{len(launches)} launches"
 
 
-def _closing(ledgers: Mapping[str, Launches], gpu: Device) -> str:
+def _closing(ledgers: Mapping[str, Launches], gpu: Device) -> tuple[str, ...]:
+    """What the last ledger saves of the first, and what limited that one; nothing of one ledger alone."""
     if len(ledgers) < 2:
-        return ""
+        return ()
     first, last = list(ledgers.values())[0], list(ledgers.values())[-1]
     by_bytes = saved(bytes_of(first), bytes_of(last))
     by_time = saved(light_s(first, gpu), light_s(last, gpu))
     limits = dict.fromkeys(sol_bound(work, gpu) for work in works(first) if work.terms or work.flops)
     binds = " and ".join(LIMITS.get(limit, limit) for limit in limits)
-    return f"Saved: {units.percent(by_bytes)} of the bytes, {units.percent(by_time)} of T_SOL. Apart, limited by {binds}."
+    return f"Saved: {units.percent(by_bytes)} of the bytes, {units.percent(by_time)} of T_SOL.", f"{list(ledgers)[0]}: limited by {binds}."
 
 
 def _legend(x: float, y: float, keys: Sequence[tuple[str, str]], note: str) -> list[str]:

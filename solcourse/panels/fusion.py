@@ -252,10 +252,11 @@ def fusion(kernel: Any = None) -> Panel:
         return f"{plan.line}    # {len(plan.apart)} launches, or 1"
 
     def label(settings: Mapping[str, Any]) -> str:
-        sizes = {"chain": f"{settings['steps']} steps"}
+        operation = settings["operation"]
+        if operation == "chain":
+            return f"chain of {settings['steps']}"
         shape = f"{settings['rows']} x {settings['columns']}"
-        deep = f" x {settings['depth']}" if settings["operation"].startswith("matmul") else ""
-        return f"{settings['operation']} {sizes.get(settings['operation'], shape + deep)}"
+        return f"K {settings['depth']}, {operation[7:]}" if operation.startswith("matmul") else f"{operation} {shape}"
 
     return Panel(
         "fusion", "Fusion: bytes saved, time saved", controls, lambda settings: answer(settings).fused, line, label, pictures,

@@ -50,7 +50,7 @@ def test_a_ledger_says_every_tensor_the_sums_and_what_is_saved():
     said = label(ledger({"apart": [SCALE, ADD], "fused": fuse(SCALE, ADD)}))
     assert "apart: x 4.00 kB r, t 8.00 kB r+w, b 4.00 kB r, y 4.00 kB w; 20.0 kB in all" in said
     assert "fused: x 4.00 kB r, t none, b 4.00 kB r, y 4.00 kB w; 12.0 kB in all" in said
-    assert "Saved: 40.0 % of the bytes, 40.0 % of T_SOL. Apart, limited by DRAM." in said
+    assert "Saved: 40.0 % of the bytes, 40.0 % of T_SOL. apart: limited by DRAM." in said
 
 
 def test_launches_have_a_speed_of_light_each():
@@ -112,6 +112,8 @@ def test_the_panel_opens_with_both_ways_and_their_numbers(panel):
     assert "75.0 % of the bytes" in words
     assert panel.line(panel.settings).endswith("# 4 launches, or 1")
     assert report.work.compulsory_bytes == 8 * 2**26
+    assert panel.label(panel.settings) == "chain of 4"
+    assert panel.label(with_(panel, operation="matmul_all", depth=64)) == "K 64, all"
 
 
 @pytest.mark.parametrize("operation", fusion.PLANS)
