@@ -23,6 +23,23 @@ from solcourse.panels.parts import Control, Panel
 from solcourse.tasks import Marked, Task, mark
 
 KEPT_FRAMES = 128  # settings a dashboard remembers: some kilobytes each, and sliding back costs no prediction
+# ipywidgets' sliders have no accessible name, tell a screen reader the number of the option in place of the option, and are
+# followed by a readout that can be edited to no effect. JupyterLab takes a dropdown's arrow keys for its own: it leaves the cell.
+FOR_KEYS_AND_EARS = """
+let tries = 0;
+const timer = setInterval(() => {
+    for (const handle of document.querySelectorAll('.sol-dashboard .noUi-handle:not([aria-label])')) {
+        const slider = handle.closest('.widget-slider'), readout = slider.querySelector('.widget-readout');
+        const say = () => handle.setAttribute('aria-valuetext', readout.textContent);
+        handle.setAttribute('aria-label', slider.querySelector('.widget-label').textContent);
+        readout.contentEditable = 'false';
+        new MutationObserver(say).observe(readout, {childList: true, characterData: true, subtree: true});
+        say();
+    }
+    for (const list of document.querySelectorAll('.sol-dashboard select')) list.dataset.lmSuppressShortcuts = 'true';
+    if (++tries === 50) clearInterval(timer);
+}, 100);
+"""
 POLL_S = 0.2  # how often a watched file is looked at: needs no dependency and works on network mounts
 
 
@@ -59,15 +76,20 @@ class Dashboard(LivePanel):
         self.controls = {control.name: _control(control) for control in panel.controls}
         self.picture = ipw.HTML()
         self.message = ipw.HTML()
-        clear = ipw.Button(description="Clear path", tooltip="Forget the attempts drawn on the roofline", layout=ipw.Layout(width="100px"))
-        clear.on_click(lambda _: self.clear())
         for widget in self.controls.values():
             widget.observe(lambda _: self.refresh(), "value")
         sliders = [self.controls[c.name] for c in panel.controls if c.slider]
         choices = [self.controls[c.name] for c in panel.controls if not c.slider]
+        if panel.path:
+            clear = ipw.Button(
+                description="Clear path", tooltip="Forget the attempts drawn on the roofline", layout=ipw.Layout(width="100px")
+            )
+            clear.on_click(lambda _: self.clear())
+            choices.append(clear)
         wrap = ipw.Layout(flex_flow="row wrap", grid_gap="2px 14px", align_items="center")
         title = ipw.HTML(f'<strong style="font-size:1.1em">{html.escape(panel.title)}</strong>')
-        super().__init__([title, ipw.Box(sliders, layout=wrap), ipw.Box([*choices, clear], layout=wrap), self.message, self.picture])
+        rows = [title, ipw.Box(sliders, layout=wrap), ipw.Box(choices, layout=wrap), self.message, self.picture]
+        super().__init__([*rows, _script(FOR_KEYS_AND_EARS)])
         self.add_class("sol-dashboard")
         self.refresh(opening=True)
 
@@ -127,6 +149,12 @@ class Dashboard(LivePanel):
         if self._still is None or self._still[0] is not self.frame:
             self._still = self.frame, frames.still(self.frame, self.panel.title)
         return self._still[1]
+
+
+def _script(source: str) -> ipw.Output:
+    """JavaScript that the page runs once when it shows the panel; where scripts are not allowed, nothing is missing but what it adds."""
+    data = {"application/javascript": source}
+    return ipw.Output(outputs=({"output_type": "display_data", "data": data, "metadata": {}},), layout=ipw.Layout(display="none"))
 
 
 def _control(control: Control) -> Any:
@@ -199,7 +227,9 @@ class TaskPanel(LivePanel):
     def __init__(self, task: Task, marked: Callable[[Task, str], Marked]):
         self.task, self.marked = task, marked
         self.result = mark(task, None)
-        self.box = ipw.Text(placeholder="a number or a sum, such as 4 * 2**20 / 1e12", layout=ipw.Layout(width="min(560px, 90%)"))
+        layout = ipw.Layout(width="min(560px, 90%)")
+        self.box = ipw.Text(placeholder="a number or a sum, such as 4 * 2**20 / 1e12", description="answer", layout=layout)
+        self.box.style.description_width = "initial"
         self.box.continuous_update = False
         self.box.observe(lambda _: self.check(), "value")
         button = ipw.Button(description="Check", button_style="primary", layout=ipw.Layout(width="90px"))
@@ -248,13 +278,24 @@ async def watch(path: Path, saved: Callable[[], bool], poll_s: float) -> None:
                 return
 
 
-def folded_hints(hints: Sequence[str], read: Callable[[int], object] | None = None) -> ipw.Accordion:
-    """Hints, each behind a fold of its own, in order. `read` is told the number of a hint when it is opened."""
-    pages = [ipw.HTML(f'<div style="line-height:1.45;white-space:pre-line">{html.escape(hint)}</div>') for hint in hints]
-    fold = ipw.Accordion(children=pages, titles=[f"Hint {n}" for n in range(1, len(hints) + 1)], selected_index=None)
-    if read is not None:
-        fold.observe(lambda change: read(change["new"] + 1) if change["new"] is not None else None, "selected_index")
-    return fold
+def folded_hints(hints: Sequence[str], read: Callable[[int], object] = lambda number: None) -> ipw.VBox:
+    """Hints, each behind a button of its own, in order. `read` is told the number of a hint when it is opened.
+
+    Buttons, because the headings of ipywidgets' Accordion cannot be reached by keyboard.
+    """
+    buttons = [ipw.ToggleButton(description=f"Hint {n}", layout=ipw.Layout(width="90px")) for n in range(1, len(hints) + 1)]
+    pages = [ipw.HTML(layout=ipw.Layout(display="none")) for _ in hints]
+
+    def turn(number: int, shown: bool) -> None:
+        page = pages[number - 1]
+        page.value = f'<div role="status" style="line-height:1.45;white-space:pre-line">{html.escape(hints[number - 1])}</div>'
+        page.layout.display = None if shown else "none"
+        if shown:
+            read(number)
+
+    for n, button in enumerate(buttons, 1):
+        button.observe(lambda change, n=n: turn(n, change["new"]), "value")
+    return ipw.VBox([ipw.HBox(buttons), *pages])
 
 
 class ExercisePanel(LivePanel):

@@ -341,10 +341,13 @@ def test_a_still_is_drawn_once_for_what_the_panel_shows(launches, widgets, monke
 
 def test_hints_are_folded_and_counted_when_read(widgets):
     read = []
-    fold = widgets.folded_hints(["first", "second"], read.append)
-    assert fold.selected_index is None
-    fold.selected_index = 1
-    fold.selected_index = None
+    row, *pages = widgets.folded_hints(["first", "a < b"], read.append).children
+    assert [(page.value, page.layout.display) for page in pages] == [("", "none")] * 2
+    row.children[1].value = True
+    assert "a &lt; b" in pages[1].value
+    assert [page.layout.display for page in pages] == ["none", None]
+    row.children[1].value = False
+    assert pages[1].layout.display == "none"
     assert read == [2]
 
 
