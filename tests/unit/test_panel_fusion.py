@@ -141,7 +141,7 @@ def test_memory_bound_passes_save_in_time_what_they_save_in_bytes(panel):
 def test_the_gap_opens_as_the_product_grows_deep(panel):
     """K multiply-adds an element hide the bytes that fusing saves; at K = 8 there is nothing to hide behind."""
     gaps = [by_bytes - by_time for by_bytes, by_time in (shares(panel, operation="matmul_residual", depth=k) for k in (8, 64, 1024))]
-    assert gaps[0] < 3 < gaps[1] < 20 < 35 < gaps[2]
+    assert gaps[0] < 5 < gaps[1] < 20 < 35 < gaps[2]
 
 
 def test_small_launches_save_start_up_whatever_the_bytes(panel):
