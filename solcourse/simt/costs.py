@@ -54,6 +54,11 @@ _INT64 = {"add": 2, "sub": 2, "and": 2, "or": 2, "xor": 2, "shl": 2, "lshr": 2, 
 # 32-bit division and remainder: one chain through the reciprocal of a float, read in SASS (sm_75 to sm_90)
 _DIVIDE32 = Cost(18, "alu", "xu", ints=1, others=(("fma", 7), ("xu", 3)))
 
+# by a constant: a multiplication by its reciprocal, or shifts where it is a power of two. (32 bits, 64 bits), counted in the SASS of
+# x // 12 and x // 32 for all four integer types (sm_80), without what numba adds for rounding down
+_BY_CONSTANT = {"udiv": (2, 9), "urem": (3, 12), "sdiv": (3, 11), "srem": (5, 14)}
+_BY_POWER = {"udiv": (1, 2), "urem": (1, 2), "sdiv": (3, 5), "srem": (4, 7)}
+
 # library calls: (issue slots float, issue slots double, FLOPs counted); (guess), but for sin, cos, tan, log and exp of doubles:
 # fp64 instructions counted in the PTX that NVVM makes, and a few others
 _LIBRARY = {
@@ -115,14 +120,27 @@ def narrow(function: Function) -> set[str]:
     return known
 
 
+def _divide(i: Instr, wide: bool, low: Collection[str]) -> Cost:
+    """Integer division and remainder."""
+    by = i.args[1]
+    if isinstance(by, Const) and by.value is not None and int(by.value) > 0:
+        slots = (_BY_POWER if int(by.value).bit_count() == 1 else _BY_CONSTANT)[i.op][wide and not all(_is_low(a, low) for a in i.args)]
+        return Cost(slots, "alu", "alu", ints=1, others=(("fma", slots // 2),))
+    if not wide or (i.op in ("udiv", "urem") and all(_is_low(a, low) for a in i.args)):
+        return _DIVIDE32
+    return Cost(_INT64[i.op], "alu", "alu", ints=1)
+
+
 def cost_of(i: Instr, space: str | None = None, low: Collection[str] = ()) -> Cost:
     """The row of one instruction. `space` is given for memory instructions; low: values whose upper 32 bits are zero."""
     op, t = i.op, i.type
     wide = t in ("i64", "ptr")
-    if op in ("and", "or", "xor", "select", "icmp", "lshr", "udiv", "urem") and (wide or op == "icmp"):
+    if op in ("sdiv", "udiv", "srem", "urem"):
+        return _divide(i, wide, low)
+    if op in ("and", "or", "xor", "select", "icmp", "lshr") and (wide or op == "icmp"):
         args = i.args[1:] if op == "select" else i.args
         if all(_is_low(a, low) for a in args):
-            return _DIVIDE32 if op in ("udiv", "urem") else _SEL if op == "select" else _ALU
+            return _SEL if op == "select" else _ALU
     if op in ("load", "store"):
         if space == "constant":
             return Cost(1, "alu", "alu")
@@ -142,8 +160,6 @@ def cost_of(i: Instr, space: str | None = None, low: Collection[str] = ()) -> Co
     if op in _INT64:
         if op == "mul":
             return Cost(4 if wide else 1, "fma", "alu", ints=1)
-        if op in ("sdiv", "udiv", "srem", "urem") and not wide:
-            return _DIVIDE32
         return Cost(_INT64[op] if wide else 1, "alu", "alu", ints=1)
     if op in ("icmp", "fcmp"):
         if i.attr[1] == "double":

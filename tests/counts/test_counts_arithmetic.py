@@ -148,3 +148,45 @@ def test_library_flops_are_flagged(launch):
     assert run.counts.library_flops > 0
     assert run.counts.library_flops <= run.counts.total_flops
     assert launch(saxpy[4, 256], np.float32(1), *(np.ones(1024, np.float32) for _ in range(3))).counts.library_flops == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "by", "slots"),
+    [
+        # instructions of SASS (sm_80) beyond those of y[i] = x[i]; by a variable it would be about 20 and 100
+        (np.uint32, 12, {"quotient": 2, "remainder": 3}),
+        (np.uint64, 12, {"quotient": 9, "remainder": 12}),
+        (np.uint32, 32, {"quotient": 1, "remainder": 1}),
+        (np.uint64, 32, {"quotient": 2, "remainder": 2}),
+    ],
+)
+def test_division_by_a_constant_is_a_multiplication_or_a_shift(launch, dtype, by, slots):
+    divisor = dtype(by)
+
+    @cuda.jit
+    def copied(x, y):
+        y[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+
+    @cuda.jit
+    def quotient(x, y):
+        y[cuda.threadIdx.x] = x[cuda.threadIdx.x] // divisor
+
+    @cuda.jit
+    def remainder(x, y):
+        y[cuda.threadIdx.x] = x[cuda.threadIdx.x] % divisor
+
+    x = np.arange(32, dtype=dtype)
+    instructions = {k.__name__: launch(k[1, 32], x, x.copy()).counts.warp_instructions for k in (copied, quotient, remainder)}
+    assert {name: instructions[name] - instructions["copied"] for name in slots} == slots
+
+
+def test_division_by_a_variable_stays_expensive(launch):
+    @cuda.jit
+    def quotient(x, y, d):
+        y[cuda.threadIdx.x] = x[cuda.threadIdx.x] // d
+
+    by_type = {}
+    for dtype in (np.uint32, np.uint64):
+        x = np.arange(32, dtype=dtype)
+        by_type[dtype] = launch(quotient[1, 32], x, x.copy(), dtype(3)).counts.warp_instructions
+    assert 20 < by_type[np.uint32] < by_type[np.uint64]
