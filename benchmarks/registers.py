@@ -19,8 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from solcourse import toolchain
+from solcourse import standin, toolchain
+from solcourse.grading import numbers
+from solcourse.hardware import DEFAULT_DEVICE, device
 from solcourse.kernels import cases
+from solcourse.launches import Launches
 from solcourse.registers import KNEE, TABLE_CCS, access_pattern, table
 from solcourse.simt import arguments, engine, frontend
 
@@ -37,10 +40,24 @@ def kernels() -> Iterator[tuple[str, Any, tuple, Any]]:
                 yield name, case.kernel, case.make(rng, *case.shapes[0], dtype=dtype), case.configured(*case.shapes[0])
     for path in sorted((ROOT / "solutions").glob("ex*.py")):
         module = runpy.run_path(str(path))
-        exercise = module["EXERCISE"]
-        made = exercise.arguments(exercise.sizes[-1], np.random.default_rng(0))
-        kernel = module[exercise.kernel]
-        yield exercise.kernel, kernel, tuple(made.values()), kernel[module["launch"](exercise.sizes[-1])]
+        stated = module["EXERCISE"]
+        for part in stated if isinstance(stated, tuple) else (stated,):
+            yield from launched(part, module)
+
+
+def launched(part: Any, module: dict[str, Any]) -> Iterator[tuple[str, Any, tuple, Any]]:
+    """The launches of a part of an exercise, at its last odd size, by the solution's own functions."""
+    size = numbers(part.sizes[-1])
+    made = tuple(part.arguments(*size, np.random.default_rng(0)).values())
+    if part.kernel:
+        kernel = module[part.kernel]
+        yield part.kernel, kernel, made, kernel[module[part.launch](*size)]
+        return
+    calls: list[tuple[Any, tuple]] = []
+    with standin.Engine(lambda spec, args: calls.append((spec, args)), Launches(device(DEFAULT_DEVICE), recording=False)):
+        module[part.program](*made)
+    for spec, args in calls:
+        yield spec.dispatcher.py_func.__name__, spec.dispatcher, args, spec.dispatcher[spec.grid, spec.block]
 
 
 def described(dispatcher: Any, args: tuple, launch: Any) -> tuple[str, str, list[str], Any]:

@@ -96,8 +96,8 @@ def test_what_is_answered_inside_a_lesson_says_so(in_course: Path):
 
 
 def test_a_wrong_name_offers_the_nearest(in_course: Path):
-    with pytest.raises(UnknownName, match="Did you mean 'ex01'"):
-        exercises.check("ex0l")
+    with pytest.raises(UnknownName, match="Did you mean 'ex05b'"):
+        exercises.check("ex5b")
 
 
 def test_first_use_copies_the_stub_and_later_use_keeps_the_work(in_course: Path):
