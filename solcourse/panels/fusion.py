@@ -14,7 +14,7 @@ from solcourse import units
 from solcourse.errors import UnknownName
 from solcourse.hardware import DEFAULT_DEVICE
 from solcourse.ledger_figures import bytes_of, launches, ledger, saved
-from solcourse.panels.parts import LARGEST, SIZE, Control, Panel, device_control, options, predict, room
+from solcourse.panels.parts import LARGEST, SIZE, Control, Panel, device_control, launch, options, room
 from solcourse.work import Work, fuse
 
 SCALE, SHIFT, SEED = np.float32(0.5), np.float32(1.0), np.uint32(7)
@@ -23,19 +23,19 @@ ROWS = (1, 32, 256, 1024, 4096, 16384)  # M
 COLUMNS = (256, 1024, 4096)  # N; no more than layernorm.WIDEST
 DEPTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)  # K
 OPENING = {"size": LARGEST, "steps": 4, "depth": 1024, "rows": 4096, "columns": 4096}
-ELEMENT_THREADS = 2**15  # sampled: enough rows of blocks for a bias to be read again
-TILE_STEPS = 2**12  # steps of K that a sample of tiles takes together: a deep product from fewer blocks
+ELEMENT_BLOCKS = 128  # sampled: enough rows of them for a bias to be read again
+TILE_STEPS, TILE_BLOCKS = 2**12, (2, 64)  # K x sampled tiles, all together; and the fewest and the most tiles
 
 
 @dataclass(frozen=True)
 class Step:
-    """One launch. arguments: names of tensors, and numbers; sample_threads: of its blocks, about so many threads are run."""
+    """One launch. arguments: names of tensors, and numbers; of its blocks, `sampled` are run."""
 
     kernel: Any
     dims: tuple[Any, Any]
     arguments: tuple[Any, ...]
     work: Work
-    sample_threads: int = ELEMENT_THREADS
+    sampled: int = ELEMENT_BLOCKS
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,11 @@ def matmul_plan(settings: Mapping[str, Any], bias: bool, residual: bool) -> Plan
     m, n, k = settings["rows"], settings["columns"], settings["depth"]
     kinds = {(True, False): fusion.matmul_bias_gelu, (False, True): fusion.matmul_residual, (True, True): fusion.matmul_bias_gelu_residual}
     targets = ["C", *(["G"] if bias and residual else []), "out"]
-    tile = max(1, TILE_STEPS // k) * fusion.TILE_THREADS
+    few, many = TILE_BLOCKS
+    tiles = min(max(few, TILE_STEPS // k), many)
 
     def product(kernel: Any, target: str, work: Work) -> Step:
-        return Step(kernel, fusion.on_tiles(m, n, k), ("A", "B", "bias", "residual", target), renamed(work, out=target), tile)
+        return Step(kernel, fusion.on_tiles(m, n, k), ("A", "B", "bias", "residual", target), renamed(work, out=target), tiles)
 
     apart = [product(fusion.matmul_plain, "C", fusion.matmul_work(m, n, k))]
     dims = fusion.on_matrix(m, n)
@@ -150,12 +151,14 @@ def placed(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 
 @lru_cache(maxsize=24)  # a trace holds megabytes
-def sampled(kernel: Any, dims: tuple[Any, Any], arguments: tuple[Any, ...], sample_threads: int) -> Any:
+def sampled(kernel: Any, dims: tuple[Any, Any], arguments: tuple[Any, ...], blocks: int) -> Any:
     """The run of one launch, which no device changes. arguments: ("array", shape) or numbers; launches that share all this share it."""
+    from solcourse import verbs
+
     shapes = {str(i): a[1] for i, a in enumerate(arguments) if isinstance(a, tuple)}
     arrays = placed(shapes)
     made = tuple(arrays[str(i)] if isinstance(a, tuple) else a for i, a in enumerate(arguments))
-    return predict(kernel, *dims, made, device=DEFAULT_DEVICE, sample_threads=sample_threads).run
+    return verbs.profile(launch(kernel, *dims), *made, sample_blocks=blocks).run
 
 
 def reports(plan: Plan, steps: Sequence[Step], device: str) -> list[Any]:
@@ -168,7 +171,7 @@ def reports(plan: Plan, steps: Sequence[Step], device: str) -> list[Any]:
     l2, found = L2Contents(gpu.l2_bytes), []
     for step in steps:
         arguments = tuple(("array", plan.shapes[a]) if isinstance(a, str) else a for a in step.arguments)
-        run = sampled(step.kernel, step.dims, arguments, step.sample_threads)
+        run = sampled(step.kernel, step.dims, arguments, step.sampled)
         ways = {(term.name, term.direction) for term in step.work.terms}
         now = {
             hash(term.name): Touched(float(term.bytes), (term.name, "read") in ways, (term.name, "write") in ways)
@@ -260,8 +263,15 @@ def fusion(kernel: Any = None) -> Panel:
 
     return Panel(
         "fusion", "Fusion: bytes saved, time saved", controls, lambda settings: answer(settings).fused, line, label, pictures,
-        lambda settings, report: in_words(answer(settings)),
+        lambda settings, report: in_words(answer(settings)), idle=idle,
     )  # fmt: skip
+
+
+def idle(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The sizes that an operation does not have."""
+    if settings["operation"] == "chain":
+        return "depth", "rows", "columns"
+    return ("steps", "size") if settings["operation"].startswith("matmul") else ("steps", "size", "depth")
 
 
 def in_words(now: Both) -> str:
