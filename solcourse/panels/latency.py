@@ -18,7 +18,7 @@ from solcourse.work import Work
 
 ELEMENTS = (1, 2, 4, 8, 16, 32, 64)
 SHARED_KIB = (0, 8, 16, 24, 32, 40, 48)
-REGISTERS = (None, 32, 64, 96, 128, 168)
+REGISTERS = (0, 32, 64, 96, 128, 168)
 FACTOR = np.float32(1.5)
 LEAST_SAMPLED = 8  # blocks: fewer would be no picture of a grid
 
@@ -79,10 +79,17 @@ def latency(kernel: Any = None) -> Panel:
     called = "scale" if kernel is None else kernel.py_func.__name__
     needs = options(REGISTERS, lambda n: str(n or "as compiled"))
     controls = (
-        Control("elements", "elements", options(ELEMENTS), 1, slider=True, note="per thread: independent loads before the first store"),
+        Control(
+            "elements",
+            "per thread",
+            options(ELEMENTS),
+            1,
+            slider=True,
+            note="elements of each thread: independent loads before the first store",
+        ),
         Control("shared", "shared", options(SHARED_KIB, lambda kib: f"{kib} KiB"), 0, slider=True, note="reserved per block, and not used"),
         BLOCK,
-        Control("registers", "registers", needs, None, note="per thread, as if the kernel needed so many"),
+        Control("registers", "registers", needs, 0, note="per thread, as if the kernel needed so many"),
         SIZE,
         device_control(),
     )
@@ -98,7 +105,7 @@ def latency(kernel: Any = None) -> Panel:
         work = Work.read("x", 4 * n) + Work.write("out", 4 * n) + Work.flop("fp32", n)
         return verbs.profile(
             launch(made(elements), *dims(settings)), room("float32", "src", n), room("float32", "dst", n), FACTOR,
-            device=settings["device"], work=work, registers=settings["registers"],
+            device=settings["device"], work=work, registers=settings["registers"] or None,
             sample_blocks=max(LEAST_SAMPLED, SAMPLE_THREADS // settings["block"]),
         )  # fmt: skip
 

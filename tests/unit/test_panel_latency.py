@@ -134,3 +134,12 @@ def test_the_learners_kernel_is_compiled_for_each_number_of_elements():
 def test_a_kernel_without_elements_is_refused_by_name():
     with pytest.raises(SolcourseError, match="without does not use the global name ELEMENTS"):
         panel("latency", without)
+
+
+def test_every_control_shows_the_value_it_opens_with():
+    """ipywidgets takes None for no choice at all."""
+    for control in panel("latency").controls:
+        assert control.value is not None
+        assert control.value in [value for _, value in control.options]
+    labels = [control.label for control in panel("latency").controls]
+    assert len(set(labels)) == len(labels)
