@@ -30,9 +30,11 @@ let tries = 0;
 const timer = setInterval(() => {
     for (const handle of document.querySelectorAll('.sol-dashboard .noUi-handle:not([aria-label])')) {
         const slider = handle.closest('.widget-slider'), readout = slider.querySelector('.widget-readout');
-        const say = () => handle.setAttribute('aria-valuetext', readout.textContent);
+        const say = () => {
+            handle.setAttribute('aria-valuetext', readout.textContent);
+            readout.contentEditable = 'false';
+        };
         handle.setAttribute('aria-label', slider.querySelector('.widget-label').textContent);
-        readout.contentEditable = 'false';
         new MutationObserver(say).observe(readout, {childList: true, characterData: true, subtree: true});
         say();
     }
@@ -102,6 +104,8 @@ class Dashboard(LivePanel):
 
         On opening, what is not the learner's error is raised: a test that only runs the cell must see it.
         """
+        for name, widget in self.controls.items():
+            widget.disabled = name in self.panel.idle(self.settings)
         try:
             frame = self._draw().along(self.attempts)
         except Exception as error:

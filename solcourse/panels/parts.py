@@ -10,7 +10,7 @@ import math
 import mmap
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -49,6 +49,7 @@ class Panel:
     pictures  settings, Report -> the SVG pictures of what this panel is about, by name; they stand between the gauge and the bounds
     words     settings, Report -> the numbers of those pictures as a sentence
     path      whether the attempts are drawn as a path on a roofline
+    idle      settings -> the names of the controls that change nothing while these hold
     """
 
     name: str
@@ -60,6 +61,7 @@ class Panel:
     pictures: Callable[[Mapping[str, Any], Any], Mapping[str, str]] = lambda settings, report: {}
     words: Callable[[Mapping[str, Any], Any], str] = lambda settings, report: ""
     path: bool = True
+    idle: Callable[[Mapping[str, Any]], Collection[str]] = lambda settings: ()
 
     @property
     def settings(self) -> dict[str, Any]:

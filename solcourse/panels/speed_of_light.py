@@ -55,4 +55,8 @@ def speed_of_light(kernel: Any = None) -> Panel:
     def label(settings: Mapping[str, Any]) -> str:
         return f"degree {settings['degree']}" if settings["operation"] == "polynomial" else settings["operation"]
 
-    return Panel("speed_of_light", "Speed of light: bytes against FLOPs", controls, profile, line, label, words=sectors_in_words)
+    def idle(settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if settings["operation"] == "polynomial" else ("degree",)
+
+    title = "Speed of light: bytes against FLOPs"
+    return Panel("speed_of_light", title, controls, profile, line, label, words=sectors_in_words, idle=idle)

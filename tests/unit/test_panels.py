@@ -253,6 +253,13 @@ def test_a_control_redraws_and_lengthens_the_path(launches, widgets):
     assert [attempt.kernel for attempt in live.attempts] == ["stride 8"]
 
 
+def test_a_control_that_changes_nothing_is_grey_while_that_holds(launches, widgets):
+    live = widgets.dashboard("speed_of_light")
+    assert live.controls["degree"].disabled  # it opens with a copy
+    live.controls["operation"].value = "polynomial"
+    assert not any(control.disabled for control in live.controls.values())
+
+
 def test_sliding_back_predicts_nothing_again_and_shows_the_same(launches, widgets, monkeypatch):
     live = widgets.dashboard("coalescing")
     first = live.frame.values
