@@ -85,7 +85,7 @@ def latency(kernel: Any = None) -> Panel:
             options(ELEMENTS),
             1,
             slider=True,
-            note="elements of each thread: independent loads before the first store",
+            note="elements: loads before the first store",
         ),
         Control("shared", "shared", options(SHARED_KIB, lambda kib: f"{kib} KiB"), 0, slider=True, note="reserved per block, and not used"),
         BLOCK,
