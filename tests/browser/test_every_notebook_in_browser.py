@@ -44,12 +44,13 @@ EMPTY = """async () => {
     return empty;
 }"""
 WIDGETS = ".sol-dashboard, .sol-guess, .sol-task, .sol-exercise"
-CONTROLS = "input, select, textarea, button, .noUi-handle"
+CONTROLS = "input:enabled, select:enabled, textarea:enabled, button:enabled, .slider:not([disabled]) .noUi-handle"
 ROLES = r"- (slider|combobox|button|textbox|checkbox|radio|spinbutton)\b(.*)"
 # all that a panel says: what is written, and what a screen reader is told in place of its pictures; and the buttons pressed, as one
 # may have nothing left to do
 SAID = """root => root.dataset.clicks + root.querySelector('.sol-panel').innerText + root.querySelector('.sol-error')?.innerText
     + [...root.querySelectorAll('[role=img]')].map(picture => picture.getAttribute('aria-label')).join()"""
+WORDS = "root => ['.sol-line', '.sol-values', '.sol-error'].map(part => root.querySelector(part)?.innerText).join()"
 # makes the cell of a panel the active one, as the arrow keys do
 TO_CELL = """root => {
     const notebook = jupyterapp.shell.currentWidget.content;
@@ -115,59 +116,57 @@ def test_every_control_has_a_name(walk):
         assert [role for role, rest in controls if not re.match(r' "[^"]', rest)] == []
 
 
-def focused(page) -> str | None:
-    """The data-sol-control of what has the focus; None outside the panel."""
-    return page.evaluate("() => document.activeElement?.dataset.solControl ?? null")
-
-
 def test_every_panel_is_worked_by_keyboard_alone(walk):
     page, complaints = walk
     for root in page.locator(".sol-dashboard").all():
-        root.scroll_into_view_if_needed()
-        handle = root.element_handle()
         root.evaluate("root => root.addEventListener('click', event => { root.dataset.clicks = event.target.innerText; })")
         controls = root.locator(CONTROLS)
         for n, control in enumerate(controls.all()):
             control.evaluate("(node, n) => { node.dataset.solControl = n; }", n)
         root.evaluate(TO_CELL)
         reached: list[str] = []
-        for _ in range(controls.count() + 12):  # the cell's own tool bar comes first
+        for _ in range(2 * controls.count() + 12):  # the cell's tool bar comes first, and readouts lie between
             page.keyboard.press("Tab")
-            at = focused(page)
-            if at is None:
-                continue
-            reached.append(at)
-            before = root.evaluate(SAID)
-            for key in keys(controls.nth(int(at))):
-                page.keyboard.press(key)
-            try:
-                page.wait_for_function(f"([root, before]) => ({SAID})(root) !== before", arg=[handle, before])
-            except playwright.TimeoutError:
-                pytest.fail(f"{name_of(controls.nth(int(at)))} changes nothing that the panel says")
-            assert focused(page) == at  # turning it does not lose it
+            at = page.evaluate("() => document.activeElement?.dataset.solControl ?? null")
+            if at is not None:
+                reached.append(at)
+                turn(page, root, controls.nth(int(at)))
+                assert page.evaluate("() => document.activeElement.dataset.solControl") == at  # turning it does not lose it
             if len(reached) == controls.count():
                 break
         assert reached == [str(n) for n in range(controls.count())]
     assert complaints == []
 
 
-def name_of(control) -> str:
-    """What a control is called, and where it stands."""
-    return control.evaluate(
-        "node => (node.ariaLabel ?? node.labels?.[0]?.innerText ?? node.innerText) + ' ' + (node.value ?? node.ariaValueText)"
-    )
+def turn(page, root, control) -> None:
+    """Moves a control by a step and back again, or presses it; each must be answered."""
+    there, back = keys(control)
+    before, words = root.evaluate(SAID), root.evaluate(WORDS)
+    page.keyboard.press(there)
+    answered(page, root, f"({SAID})(root) !== told", before, control)
+    if back:
+        page.keyboard.press(back)
+        answered(page, root, f"({WORDS})(root) === told", words, control)
 
 
-def keys(control) -> list[str]:
-    """What to press to make a control do something, whatever end it stands at."""
-    at_end = """node => node.matches('select') ? node.selectedIndex === node.options.length - 1
-        : node.getAttribute('aria-valuenow') === node.getAttribute('aria-valuemax')"""
+def answered(page, root, condition: str, told: str, control) -> None:
+    """Waits until a panel says what it should. Fails with the control's name where it never does."""
+    try:
+        page.wait_for_function(f"([root, told]) => {condition}", arg=[root.element_handle(), told])
+    except playwright.TimeoutError:
+        name = "node => [node.ariaLabel ?? node.labels?.[0]?.innerText ?? node.innerText, node.value ?? node.ariaValueText].join()"
+        pytest.fail(f"{control.evaluate(name)}: the panel does not answer; it says {root.evaluate(WORDS)}")
+
+
+def keys(control) -> tuple[str, str]:
+    """(what makes a control do something, whatever end it stands at; what undoes that)"""
     tag = control.evaluate("node => node.tagName")
     if tag == "BUTTON":
-        return ["Enter"]
-    return [
-        ("ArrowUp" if tag == "SELECT" else "ArrowLeft") if control.evaluate(at_end) else ("ArrowDown" if tag == "SELECT" else "ArrowRight")
-    ]
+        return "Enter", ""
+    down, up = ("ArrowUp", "ArrowDown") if tag == "SELECT" else ("ArrowLeft", "ArrowRight")
+    last = """node => node.matches('select') ? node.selectedIndex === node.options.length - 1
+        : node.getAttribute('aria-valuenow') === node.getAttribute('aria-valuemax')"""
+    return (down, up) if control.evaluate(last) else (up, down)
 
 
 def test_bets_tasks_and_hints_are_worked_by_keyboard_alone(walk):
