@@ -67,8 +67,8 @@ def forward(a, b, bias, residual, out):  # (M, K), (K, N), (N,), (M, N) -> (M, N
     """Runs on the host and makes the launches."""
     m, n = out.shape
     grid, block = ((n + TILE - 1) // TILE, (m + TILE - 1) // TILE), (TILE, TILE)
-    product = cuda.to_device(np.zeros((m, n), np.float32))  # stays on the GPU
-    activated = cuda.to_device(np.zeros((m, n), np.float32))
+    product = cuda.device_array((m, n), np.float32)  # stays on the GPU
+    activated = cuda.device_array((m, n), np.float32)
     matmul[grid, block](a, b, product)
     bias_gelu[grid, block](product, bias, activated)
     add[grid, block](activated, residual, out)

@@ -168,7 +168,10 @@ def _launch_kernel(
 def _launch_program(
     exercise: Exercise, module: ModuleType, size: Size, arguments: tuple, limit_s: float, checked: Trial | None
 ) -> list[EngineRun]:
-    """The learner's function, which makes the launches itself: each is sanitized where `checked` keeps what is found, and counted."""
+    """The learner's function, which makes the launches itself: each is sanitized where `checked` keeps what is found, else counted.
+
+    A sanitized launch works on the program's own arrays: what it has written, a later launch may read.
+    """
     from solcourse.hardware import DEFAULT_DEVICE, device
     from solcourse.launches import Launches
     from solcourse.standin import Engine
@@ -179,8 +182,9 @@ def _launch_program(
     def one(spec: LaunchSpec, args: tuple) -> None:
         try:
             if checked is not None:
-                _sanitized(spec, args, limit_s, checked)
-            runs.append(execute(spec, args, limit_s))
+                _sanitized(spec, args, limit_s, checked, in_place=True)
+            else:
+                runs.append(execute(spec, args, limit_s))
         except Exception as error:
             stopped.append(_problem_of(error, checked or Trial()))
             raise stopped[-1] from None
@@ -196,17 +200,21 @@ def _launch_program(
     return runs
 
 
-def _sanitized(spec: LaunchSpec, args: tuple, limit_s: float, result: Trial) -> None:
-    """The same launch on copies, with every check on. What was found at another size, at the same place, is known.
+def _sanitized(spec: LaunchSpec, args: tuple, limit_s: float, result: Trial, in_place: bool = False) -> None:
+    """The same launch on copies, or in place, with every check on. What was found at another size, at the same place, is known.
 
     Raises Unfinished with the first error."""
     from solcourse.simt import arguments, engine, frontend
 
     kernel = frontend.compile_kernel(spec.dispatcher, frontend.argument_types(spec.dispatcher, args))
+    bound = arguments.bind(kernel, args, private=not in_place)
+    before = arguments.bind(kernel, args, private=True)
     found = engine.sanitize(
-        kernel, arguments.bind(kernel, args, private=True), spec.grid, spec.block, spec.dynamic_shared_bytes,
-        function=spec.dispatcher.py_func, limit_s=limit_s, total_s=limit_s, again=lambda: arguments.bind(kernel, args, private=True),
+        kernel, bound, spec.grid, spec.block, spec.dynamic_shared_bytes,
+        function=spec.dispatcher.py_func, limit_s=limit_s, total_s=limit_s, again=lambda: before,
     )  # fmt: skip
+    if in_place:
+        bound.write_back()
     places = {_place(f) for f in result.findings}
     result.findings += [f for f in found if _place(f) not in places]
     for finding in found:

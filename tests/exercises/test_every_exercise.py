@@ -107,6 +107,13 @@ def shift(x, out):
 
 
 @cuda.jit
+def copy(x, out):
+    j, i = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = x[i, j]
+
+
+@cuda.jit
 def columns(x, total):
     j = cuda.grid(1)
     if j < total.size:
@@ -139,6 +146,14 @@ ANSWERS = {
     "out of bounds": "both[(total.size + 31) // 32, 32](x, total[:0], out); columns[1, 32](x[:, :0], total)",
     "an error": "raise ValueError('oh')",
     "caught": "try:\n        stray[1, 64](x, total)\n    except Exception:\n        pass",
+    "a temporary": (
+        "made = cuda.device_array(out.shape, np.float32); grid, block = ((x.shape[1] + 31) // 32, x.shape[0]), (32, 1); "
+        "shift[grid, block](x, made); copy[grid, block](made, out); columns[grid[0], 32](x, total)"
+    ),
+    "an empty temporary": (
+        "made = cuda.device_array(out.shape, np.float32); grid, block = ((x.shape[1] + 31) // 32, x.shape[0]), (32, 1); "
+        "copy[grid, block](made, out)"
+    ),
     "overwritten": "both[(total.size + 31) // 32, 32](x, total, out); total[...] = x.sum(0)",
 }
 
@@ -190,6 +205,8 @@ def test_two_launches_are_counted_and_priced_together(made_up):
         ("an error", "error", "ValueError while calling forward: oh"),
         ("caught", "bounds", "total"),
         ("overwritten", "result", "total[0] is"),
+        ("a temporary", "counts", "kernel launches: wanted 1, got 3"),  # what one launch has written, the next may read
+        ("an empty temporary", "hazard", "nobody has written"),
     ],
 )
 def test_a_program_fails_for_its_own_reason(made_up, answer: str, stage: str, says: str):
