@@ -174,7 +174,6 @@ def register_gates(m, n, k):
     return (
         words_per_fma("shared_load", at_most=0.45),
         *fetched(m, n, k, 4 * m * n * k // 16),
-        barriers(at_most=m * n * k // 2048),  # 64 x 64 by 128 threads, 8 deep, take half of it
         GateSpec(
             "bytes of local loads", lambda run: run.counts.local_load.bytes, -math.inf, 0, "",
             "The elements a thread owns have left its registers: they stay there only if each index is known when the kernel is compiled.",
