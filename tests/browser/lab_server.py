@@ -123,7 +123,9 @@ class Lab:
 
     def run_all(self, page: Any, notebook: str, limit_s: float = 120.0) -> None:
         """Opens a notebook in the page, runs every cell and waits for the last one."""
-        page.goto(f"http://127.0.0.1:{self.port}/lab/tree/notebooks/{notebook}?token={self.token}")
+        # in a workspace of its own: the common one would open what other pages have left open
+        workspace = f"lab/workspaces/{Path(notebook).stem}"
+        page.goto(f"http://127.0.0.1:{self.port}/{workspace}/tree/notebooks/{notebook}?token={self.token}")
         page.wait_for_function(CONNECTED, timeout=limit_s * 1000)
         page.set_default_timeout(limit_s * 1000)
         page.evaluate(RUN_ALL)
