@@ -21,7 +21,7 @@ import warnings
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -522,6 +522,15 @@ def _source_key(dispatcher: Any, arg_types: tuple, options: Mapping[str, Any]) -
     return hashlib.sha256(repr((parts, [str(t) for t in arg_types], settings)).encode()).hexdigest()[:32]
 
 
+def _global_names(code: CodeType) -> set[str]:
+    """The names that code reads as globals, inner functions included. Those of attributes, `x` in threadIdx.x, are none of them."""
+    import dis
+
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    own = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*map(_global_names, inner))
+
+
 def _source_parts(function: Any, seen: set) -> list:
     """The function's syntax tree and the values of the names it takes from outside, device functions included."""
     import ast
@@ -534,8 +543,8 @@ def _source_parts(function: Any, seen: set) -> list:
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     tree.decorator_list = []  # type: ignore[attr-defined]
     parts: list = [ast.dump(tree)]
-    outside = inspect.getclosurevars(function)
-    for name, value in sorted({**outside.globals, **outside.nonlocals}.items()):
+    taken = {name: function.__globals__[name] for name in _global_names(function.__code__) if name in function.__globals__}
+    for name, value in sorted({**taken, **inspect.getclosurevars(function).nonlocals}.items()):
         inner = getattr(value, "py_func", None)
         if inner is not None:
             parts.append((name, _source_parts(inner, seen)))
