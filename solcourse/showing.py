@@ -148,6 +148,13 @@ class Show:
 
         return _picture(occupancy_figures.of_report(report))
 
+    def tiles(self, *reports: Any) -> Shown:
+        """What an FMA costs in launches: words from shared memory and from memory. Mappings {name: report} give names of their own."""
+        from solcourse.tile_figures import of_report, table
+
+        named = [item if isinstance(item, Mapping) else {item.kernel: item} for item in reports]
+        return _picture(table([of_report(name, report) for group in named for name, report in group.items()]))
+
     def lanes(self, report: Any) -> Shown:
         """How many of a warp's 32 lanes take part in the instructions of each source line, on average."""
         from solcourse import lane_figures

@@ -192,10 +192,10 @@ def register_tiled(name: str, tile: Tile, says: str) -> Any:
         for start in range(0, inner, depth):
             for r in range(turns_a):
                 i, k = uint32(row + ya + r * down_a), uint32(start + xa)
-                next_a[r] = a[i, k] if i < m and k < inner else float32(0.0)
+                next_a[r] = a[i, k] if i < m and k < inner and (whole or ya + r * down_a < block_m) else float32(0.0)
             for r in range(turns_b):
                 k, j = uint32(start + yb + r * down_b), uint32(column + xb)
-                next_b[r] = b[k, j] if k < inner and j < n else float32(0.0)
+                next_b[r] = b[k, j] if k < inner and j < n and (whole or yb + r * down_b < depth) else float32(0.0)
             for r in range(turns_a):
                 if whole or ya + r * down_a < block_m:
                     if transposed:

@@ -11,7 +11,7 @@ from typing import Any
 from solcourse.errors import UnknownName
 from solcourse.panels.parts import Panel
 
-PANELS = ("speed_of_light", "coalescing", "banks", "latency", "divergence", "fusion", "what_if")  # in the order of the lessons
+PANELS = ("speed_of_light", "coalescing", "banks", "tiles", "latency", "divergence", "fusion", "what_if")  # in the order of the lessons
 
 
 def panel(name: str, kernel: Any = None) -> Panel:
