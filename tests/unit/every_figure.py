@@ -28,6 +28,7 @@ from solcourse.showing import show
 from solcourse.work import Work
 
 PACKAGE = Path(solcourse.__file__).parent
+KEPT = {("what_if", "kernel")}  # its last choices take long to compile, and change only numbers
 SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 
 
@@ -58,7 +59,8 @@ def _from_panels():
     for name in panels.PANELS:
         panel, attempts = panels.panel(name), []
         for where, end in (("opening", None), ("first", 0), ("last", -1)):
-            settings = {c.name: c.value if end is None else c.options[end][1] for c in panel.controls}
+            kept = [c.name for c in panel.controls if end is None or (name, c.name) in KEPT]
+            settings = {c.name: c.value if c.name in kept else c.options[end][1] for c in panel.controls}
             try:
                 shown = frames.draw(panel, settings).along(attempts)
             except LaunchError:
