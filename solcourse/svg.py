@@ -16,7 +16,7 @@ INK = "currentColor"
 ON = {BLUE: "#fff", ORANGE: "#000", GREEN: "#000"}  # the text on each fill: at least 4.5 : 1
 FAINT = 0.65  # opacity of secondary text and lines: less would be hard to read on JupyterLab's white, whose ink is no full black
 PALE = 0.15  # opacity of what says nothing alone: grid lines, tints
-BEHIND = 0.07  # opacity of an area of ink that fills are drawn on, such as the track of a bar: BLUE must stand out from it
+BEHIND = 0.06  # opacity of an area of ink that fills are drawn on, such as the track of a bar: all three must stand out from it
 FONT = "system-ui,sans-serif"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEFT, ROW, TOP, WIDTH = 12, 22, 50, 560
 # x of the columns: where text begins or ends, and where bars begin
 NAME, THREADS, SHARED, MEMORY, BYTES, HELD = 26, 196, 206, 318, 468, 478
-SPAN = 60  # of the longest bar
+SPAN = 56  # of the longest bar
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def table(rows: Sequence[Row], chosen: Row | None = None, title: str = "What one
     most = (max((row.shared_words or 0.0 for row in rows), default=0.0), max((row.memory_words or 0.0 for row in rows), default=0.0))
     heads = (
         (THREADS, "end", ("threads", "a block")), (SHARED, None, ("loads from shared", "memory for an FMA")),
-        (MEMORY, None, ("fetched from", "memory for an FMA")), (BYTES, "end", ("KiB", "shared")), (HELD, None, ("occupancy", "")),
+        (MEMORY, None, ("loads from global", "memory for an FMA")), (BYTES, "end", ("KiB", "shared")), (HELD, None, ("occupancy", "")),
     )  # fmt: skip
     children = [svg.text(LEFT, 14, title, font_weight="bold")]
     for x, anchor, lines in heads:
@@ -121,7 +121,7 @@ def table(rows: Sequence[Row], chosen: Row | None = None, title: str = "What one
         limits = f" ({row.limits})" if row == chosen or not row.at_most else ""
         said.append(
             f"{row.name}{', chosen' * (row == chosen)}: {row.threads} threads, {words_in_words(row.shared_words)} loads from shared memory "
-            f"and {words_in_words(row.memory_words)} floats from memory for each FMA, {row.shared_bytes / 1024:.3g} KiB, "
+            f"and {words_in_words(row.memory_words)} from global memory for each FMA, {row.shared_bytes / 1024:.3g} KiB, "
             f"occupancy {'at most ' * row.at_most}{units.percent(row.occupancy)}{limits}"
         )
     bottom = TOP + 12 + len(rows) * ROW
@@ -150,9 +150,10 @@ def owners(tile: Tile) -> str:
     title = f"A block of {tile.threads} threads, {tile_name(tile)}"
     children = [
         svg.text(LEFT, 16, title, font_weight="bold"),
-        svg.rect(x0, y0, wide, high, opacity=svg.PALE),
-        svg.rect(x0 - deep - 6, y0, deep, high, opacity=svg.PALE),
-        svg.rect(x0, y0 - deep - 6, wide, deep, opacity=svg.PALE),
+        *(
+            svg.rect(*box, fill_opacity=svg.BEHIND, stroke=svg.INK, stroke_width=0.8, stroke_opacity=svg.FAINT)
+            for box in ((x0, y0, wide, high), (x0 - deep - 6, y0, deep, high), (x0, y0 - deep - 6, wide, deep))
+        ),
         blocks([(x0 - deep - 6, y0)], min(size, deep), max(per * tile.rows, 2.0), svg.ORANGE),
         blocks([(x0 + per * s, y0 - deep - 6) for s in columns], size, min(size, deep), svg.GREEN),
         blocks([(x0 + per * s, y0) for s in columns], size, max(per * tile.rows, 2.0), svg.BLUE),
