@@ -128,7 +128,7 @@ def in_words(settings: Mapping[str, Any], report: Any) -> str:
     passes = load.wavefronts / load.requests if load.requests else 0.0
     return (
         f"For each FMA: {tile_figures.words_in_words(row.shared_words)} loads from shared memory, "
-        f"{tile_figures.words_in_words(row.memory_words)} floats from memory. {number(passes)} wavefronts per load from shared memory; "
+        f"{tile_figures.words_in_words(row.memory_words)} from global memory. {number(passes)} wavefronts per load from shared memory; "
         f"{units.binary_size(row.shared_bytes)} of it a block. {report.registers} registers a thread; "
         f"occupancy {units.percent(row.occupancy)}, limited by {row.limits}."
     )

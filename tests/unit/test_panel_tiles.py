@@ -104,7 +104,7 @@ def test_the_map_marks_the_choice_and_says_all_numbers(panel):
     said = label_of(frame.pictures["tiles"])
     assert said.count("by") == len(tiles.SIZES)
     assert (
-        "64 x 64 by 8 x 1, chosen: 512 threads, 1.125 loads from shared memory and 0.03125 floats from memory for each FMA, 4 KiB" in said
+        "64 x 64 by 8 x 1, chosen: 512 threads, 1.125 loads from shared memory and 0.03125 from global memory for each FMA, 4 KiB" in said
     )
     assert said.count("at most") == len(tiles.SIZES) - 1
     owned = label_of(frame.pictures["owners"])
@@ -160,7 +160,7 @@ def test_a_lesson_shows_launches_beside_each_other(rng):
     a, b, c = (rng.random((64, 64), np.float32) for _ in range(3))
     report = sol.profile(launch(own, (4, 4), (16, 16)), a, b, c)
     shown = str(sol.show.tiles({"tiled": report}, report))
-    assert "tiled: 256 threads, 2 loads from shared memory and 0.125 floats from memory for each FMA, 2 KiB" in shown
+    assert "tiled: 256 threads, 2 loads from shared memory and 0.125 from global memory for each FMA, 2 KiB" in shown
     assert "own: 256 threads" in shown
     assert "at most" not in shown
 
@@ -171,7 +171,7 @@ def test_a_launch_without_an_fma_has_no_price(rng):
         out[cuda.grid(1)] = 1.0
 
     report = sol.profile(launch(fill, 4, 32), np.zeros(128, np.float32))
-    assert "fill: 32 threads, - loads from shared memory and - floats from memory" in str(sol.show.tiles(report))
+    assert "fill: 32 threads, - loads from shared memory and - from global memory" in str(sol.show.tiles(report))
 
 
 def test_a_tile_wider_than_high_is_drawn_as_such():
