@@ -17,7 +17,7 @@ from solcourse.report import Report, predicted
 
 Size = tuple[int, ...]
 SIDE = 8192  # of a matrix with LARGEST elements
-DEEP = 4096  # M = N = K of the matrix products
+PRODUCT = (4096, 4096, 512)  # M, N, K of the matrix products: each of their blocks goes through all of K, for 19 GPUs' caches
 FEW = 8 * 256  # threads that are run of a product: 8 blocks, each through all of K
 
 
@@ -65,9 +65,9 @@ CHOICES = (
     Choice("softmax_online", "softmax, one pass", "softmax", (16384, 4096), _pair),
     Choice("polynomial", "polynomial", "polynomial", (LARGEST,), _degree),
     Choice("polynomial_float64_literal", "polynomial with a float64 literal", "polynomial", (LARGEST,), _degree),
-    Choice("matmul_coalesced", "matmul, naive, coalesced", "matmul", (DEEP,) * 3, _product, FEW),
-    Choice("matmul_tiled", "matmul, shared tile", "matmul", (DEEP,) * 3, _product, FEW),
-    Choice("matmul_register_1d", "matmul, register tile", "matmul", (DEEP,) * 3, _product, FEW),
+    Choice("matmul_coalesced", "matmul, naive, coalesced", "matmul", PRODUCT, _product, FEW),
+    Choice("matmul_tiled", "matmul, shared tile", "matmul", PRODUCT, _product, FEW),
+    Choice("matmul_register_2d_8x4", "matmul, register tile", "matmul", PRODUCT, _product, FEW),
 )
 YOURS = "yours"
 
