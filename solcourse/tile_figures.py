@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from solcourse.hardware import Device
     from solcourse.kernels.matmul import Tile
 
-LEFT, ROW, TOP, WIDTH = 12, 22, 50, 560
+LEFT, ROW, TOP, WIDTH = 12, 22, 50, 576
 # x of the columns: where text begins or ends, and where bars begin
-NAME, THREADS, SHARED, MEMORY, BYTES, HELD = 26, 196, 206, 318, 468, 478
+NAME, THREADS, SHARED, MEMORY, BYTES, HELD = 26, 196, 206, 330, 486, 496
 SPAN = 56  # of the longest bar
 
 
@@ -131,12 +131,12 @@ def table(rows: Sequence[Row], chosen: Row | None = None, title: str = "What one
     return svg.document(WIDTH, bottom + 8, f"{title}. " + ". ".join(said), children)
 
 
-BOX = 170.0  # pixels of the longer side of a block's part of C
+BOX = 190.0  # pixels of a block's part of C and the tiles beside it, the longer way
 
 
 def owners(tile: Tile) -> str:
     """A block's part of C, with its tiles of A and B beside it, and of each what thread 0 owns, and reads in one step of k."""
-    per = BOX / max(tile.block_m, tile.block_n)
+    per = BOX / (max(tile.block_m, tile.block_n) + tile.depth)
     deep = max(10.0, per * tile.depth)
     x0, y0, wide, high = LEFT + 150 + deep, 42.0 + deep, per * tile.block_n, per * tile.block_m
     step = tile.across if tile.apart else 1
