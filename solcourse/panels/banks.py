@@ -168,7 +168,8 @@ def banks(kernel: Any = None) -> Panel:
         access = access_of(settings)
         return f"{access.name} {settings['pitch']}" + ("" if settings["element"] == "float32" else f" {settings['element']}")
 
-    return Panel("banks", "Shared memory: which banks one warp asks for", controls, profile, line, label, pictures, banks_in_words)
+    title = "Shared memory: which banks one warp asks for"
+    return Panel("banks", title, controls, profile, line, label, pictures, banks_in_words, right=("bounds", "roofline"))
 
 
 def banks_in_words(settings: Mapping[str, Any], report: Any) -> str:

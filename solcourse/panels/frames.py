@@ -13,7 +13,6 @@ from solcourse.access_maps import sectors
 from solcourse.panels.parts import Panel
 
 MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
-RIGHT = ("roofline",)  # the pictures of the right column
 WIDEST = 500.0  # pixels of a picture that stands in a column
 
 
@@ -54,13 +53,14 @@ class Frame:
     values: str
     pictures: Mapping[str, str]
     with_path: bool = True
+    right: tuple[str, ...] = ("roofline",)
 
     @property
     def html(self) -> str:
         """The pictures with the line of code above and the values in words below."""
         code = f'<code class="sol-line" style="font-size:1.05em;white-space:pre-wrap">{html.escape(self.line)}</code>'
         values = f'<p class="sol-values" role="status" style="margin:4px 0;line-height:1.45">{html.escape(self.values)}</p>'
-        return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, RIGHT, values)}</div>'
+        return f'<div class="sol-panel" style="line-height:1.45">{code}{columns(self.pictures, self.right, values)}</div>'
 
     def along(self, attempts: Sequence[Any]) -> Frame:
         """This frame with a roofline, where its panel wants one: the path so far, and this as its last step. See `path`."""
@@ -72,8 +72,8 @@ class Frame:
 def still(frame: Frame, title: str) -> bytes:
     """A frame as PNG bytes, laid out as in HTML: title and code, two columns of pictures, the words under the second, then wide ones."""
     wide = [picture for picture in frame.pictures.values() if is_wide(picture)]
-    left = [picture for name, picture in frame.pictures.items() if name not in RIGHT and picture not in wide]
-    right = [picture for name, picture in frame.pictures.items() if name in RIGHT and picture not in wide]
+    left = [picture for name, picture in frame.pictures.items() if name not in frame.right and picture not in wide]
+    right = [picture for name, picture in frame.pictures.items() if name in frame.right and picture not in wide]
     head = _rows([title], font_weight="bold", size=14) + _rows(frame.line.splitlines(), font_family="monospace")
     columns = [left, [*right, *_rows(textwrap.wrap(frame.values, 62))]]
     widths, heights = zip(*(_extent(column) for column in columns), strict=True)
@@ -102,7 +102,7 @@ def draw(panel: Panel, settings: Mapping[str, Any]) -> Frame:
     report, label = panel.profile(settings), panel.label(settings)
     pictures = {"gauge": figures.gauge(report), **panel.pictures(settings, report), "bounds": figures.bounds(report)}
     values = values_of(report, panel.words(settings, report))
-    return Frame(attempt(report, label), label, panel.line(settings), values, pictures, panel.path)
+    return Frame(attempt(report, label), label, panel.line(settings), values, pictures, panel.path, panel.right)
 
 
 def frame(panel: Panel, settings: Mapping[str, Any], attempts: Sequence[Any] = ()) -> Frame:
@@ -163,7 +163,7 @@ def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
     }
     change = since_last(attempts)
     under = f'<p class="sol-change" style="margin:4px 0;line-height:1.45">{html.escape(change)}</p>' if change else ""
-    return f'<div class="sol-verdict">{said}{columns(pictures, RIGHT, under)}</div>'
+    return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"], under)}</div>'
 
 
 def error_html(error: BaseException) -> str:

@@ -263,7 +263,7 @@ def fusion(kernel: Any = None) -> Panel:
 
     return Panel(
         "fusion", "Fusion: bytes saved, time saved", controls, lambda settings: answer(settings).fused, line, label, pictures,
-        lambda settings, report: in_words(answer(settings)), idle=idle,
+        lambda settings, report: in_words(answer(settings)), idle=idle, right=("bounds", "roofline"),
     )  # fmt: skip
 
 

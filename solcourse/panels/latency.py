@@ -120,7 +120,8 @@ def latency(kernel: Any = None) -> Panel:
     def pictures(settings: Mapping[str, Any], report: Any) -> dict[str, str]:
         return {"occupancy": occupancy_figures.of_report(report), "timeline": timeline_figures.of_report(report)}
 
-    return Panel("latency", "Latency: who waits, and who hides it", controls, profile, line, label, pictures, in_words)
+    title = "Latency: who waits, and who hides it"
+    return Panel("latency", title, controls, profile, line, label, pictures, in_words, right=("bounds", "roofline"))
 
 
 def asked_bytes(report: Any) -> float:

@@ -49,6 +49,7 @@ class Panel:
     pictures  settings, Report -> the SVG pictures of what this panel is about, by name; they stand between the gauge and the bounds
     words     settings, Report -> the numbers of those pictures as a sentence
     path      whether the attempts are drawn as a path on a roofline
+    right     the pictures of the right column, where its own are tall: "bounds" may join the roofline
     idle      settings -> the names of the controls that change nothing while these hold
     """
 
@@ -61,6 +62,7 @@ class Panel:
     pictures: Callable[[Mapping[str, Any], Any], Mapping[str, str]] = lambda settings, report: {}
     words: Callable[[Mapping[str, Any], Any], str] = lambda settings, report: ""
     path: bool = True
+    right: tuple[str, ...] = ("roofline",)
     idle: Callable[[Mapping[str, Any]], Collection[str]] = lambda settings: ()
 
     @property

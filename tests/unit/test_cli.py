@@ -96,7 +96,7 @@ def test_a_hint_is_shown_instead_of_a_check(in_course: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["check", "ex10"], "Did you mean 'ex01'?"),
+        (["check", "ex5b"], "Did you mean 'ex05b'?"),
         (["check", "ex01", "--hint", "7"], "ex01 has no hint 7; it has hints 1, 2, 3."),
         (["check", "--device", "H100"], "H100-SXM5-80GB, H100-PCIe-80GB: say which"),
         (["check", "--device", "A1000"], "A100"),
