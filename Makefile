@@ -11,8 +11,8 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # by file: plain -n splits one notebook over two workers, and its cells fail without each other
 SPREAD := -n 2 --dist loadfile
-# what only .ci/run waits for: published ladders, numba-cuda's own tests, programs in many processes
-LATER := ladders peer slow
+# what only .ci/run waits for: published ladders, numba-cuda's own tests, and tests marked slow
+LATER := --ignore=tests/ladders --ignore=tests/peer
 NBVAL := --nbval-lax --nbval-current-env --nbval-cell-timeout=120
 
 # a simulator left switched on in the shell would replace numba.cuda in everything below
@@ -25,7 +25,7 @@ help:
 	@echo "make lab        set up, then open JupyterLab at lesson 00"
 	@echo "make test       set up, then every test (under ten minutes on two cores)"
 	@echo "make unit | engine | counts | exercises | fuzz | notebooks | notebooks-solutions | browser | gpu | lint      parts of it"
-	@echo "make ladders | slow      tests that take minutes: kernels of the published ladders, programs in many processes"
+	@echo "make ladders | slow      tests that take minutes: kernels of the published ladders; many processes, long compilations, NVVM"
 	@echo "make peer       numba-cuda's own tests through the engine (about five minutes on two cores)"
 	@echo "make stubs      write exercises/ again from solutions/"
 	@echo "make picture    take the README's picture again (needs Chromium)"
@@ -74,7 +74,7 @@ picture: $(FOR_TESTS)
 # ---- the tests. Notebooks run twice: with the stubs as a learner finds them, and with the solutions.
 test: lint $(FOR_TESTS)
 	SOLCOURSE_SOLUTIONS=1 $(PYTEST) notebooks $(NBVAL) $(SPREAD)
-	$(PYTEST) tests solcourse notebooks $(LATER:%=--ignore=tests/%) $(NBVAL) $(SPREAD) $(ARGS)
+	$(PYTEST) tests solcourse notebooks $(LATER) -m "not slow" $(NBVAL) $(SPREAD) $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -84,8 +84,11 @@ lint: $(VENV)/.test
 unit: $(FOR_TESTS)
 	$(PYTEST) tests/unit solcourse $(SPREAD) $(ARGS)
 
-engine counts exercises fuzz browser gpu ladders slow: $(FOR_TESTS)
+engine counts exercises fuzz browser gpu ladders: $(FOR_TESTS)
 	$(PYTEST) tests/$@ $(SPREAD) $(ARGS)
+
+slow: $(FOR_TESTS)
+	$(PYTEST) tests $(LATER) -m slow $(SPREAD) $(ARGS)
 
 notebooks: $(FOR_TESTS)
 	$(PYTEST) notebooks tests/notebooks $(NBVAL) $(SPREAD) $(ARGS)

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import re
 import signal
 
 import numpy as np
 import pytest
+
+
+# Kernels that take seconds to compile: of each kind, `make test` takes one, and .ci/run the others too.
+HEAVY = (
+    "matmul_register_2d_interleaved", "matmul_register_2d_padded", "matmul_register_2d_transposed", "matmul_bias_gelu",
+    "matmul_residual",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        given = re.split(r"[\[\]-]", item.name)[1:]
+        if set(given) & set(HEAVY):
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -31,7 +31,7 @@ FIXED = [name for name in CASES if name not in UNROLLED]
 STRAIGHT = ["copy", "copy_strided", "vector_add", "saxpy", "field_aos", "length_aos", "length_soa", "transpose_copy", "transpose_naive"]
 MEMORY = ("global_load", "global_store", "shared_load", "shared_store", "local_load", "local_store", "global_atomic", "shared_atomic")
 
-pytestmark = pytest.mark.nvvm
+pytestmark = [pytest.mark.nvvm, pytest.mark.slow]
 
 
 def ptx_of(name: str, arguments: tuple) -> str:

@@ -11,6 +11,8 @@ MEMORY = {"bytes of global loads", "sectors of global loads"}
 
 TILED, REGISTER = "part 1 of 2, a tile for a block", "part 2 of 2, a tile for a thread"
 
+pytestmark = pytest.mark.slow  # long compilations
+
 
 def gates(verdict) -> dict[str, float]:
     return {gate.name: gate.got for gate in verdict.gates}

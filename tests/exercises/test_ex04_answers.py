@@ -115,6 +115,8 @@ DESIGNS: dict[str, list[tuple[str, str]]] = {
     "half as many threads a block": [("threads = 256", "threads = 128")],
 }
 
+pytestmark = pytest.mark.slow  # long compilations
+
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_wrong_answer_fails_for_its_own_reason(judge, solution, edited, mistake: str):

@@ -37,6 +37,8 @@ def beyond(x):
 
 """
 
+pytestmark = pytest.mark.slow  # many processes
+
 
 def python(command: list[str], folder: Path, **more) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, **more)

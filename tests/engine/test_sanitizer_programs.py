@@ -21,7 +21,9 @@ from solcourse.simt import engine as simt_engine
 from solcourse.simt.records import Finding
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "engine" / "programs"
+PROGRAMS = Path(__file__).parent / "programs"
+
+pytestmark = pytest.mark.slow  # many processes
 N = 256
 
 
