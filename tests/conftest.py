@@ -9,11 +9,10 @@ import signal
 import numpy as np
 import pytest
 
-
 # Kernels that take seconds to compile: of each kind, `make test` takes one, and .ci/run the others too.
 HEAVY = (
-    "matmul_register_2d_interleaved", "matmul_register_2d_padded", "matmul_register_2d_transposed", "matmul_bias_gelu",
-    "matmul_residual",
+    "matmul_register_2d_interleaved", "matmul_register_2d_padded", "matmul_register_2d_transposed", "matmul_register_2d",
+    "matmul_bias_gelu", "matmul_residual", "matmul_bias_gelu_residual",
 )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 ELSEWHERE = ("conftest", "beside", "threads_and_processes", "fallback_cli")  # a module, and what test_run_script.py starts
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ELSEWHERE)
 
+pytestmark = pytest.mark.slow  # a process for each program
+
 
 def test_there_are_programs():
     assert len(NAMES) >= 25

@@ -23,6 +23,8 @@ SHARED_LOADS, SHARED_STORES = "bank conflicts in shared loads", "bank conflicts 
 READ, WRITTEN = "bytes of global loads", "bytes of global stores"
 ELEMENTS = 2048 * 1024
 
+pytestmark = pytest.mark.slow  # a compilation for each answer
+
 
 def gates(verdict) -> dict[str, float]:
     return {gate.name: gate.got for gate in verdict.gates}

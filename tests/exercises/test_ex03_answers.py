@@ -11,7 +11,7 @@ MEMORY = {"bytes of global loads", "sectors of global loads"}
 
 TILED, REGISTER = "part 1 of 2, a tile for a block", "part 2 of 2, a tile for a thread"
 
-pytestmark = pytest.mark.slow  # long compilations
+pytestmark = pytest.mark.slow  # a compilation for each answer
 
 
 def gates(verdict) -> dict[str, float]:

@@ -115,7 +115,7 @@ DESIGNS: dict[str, list[tuple[str, str]]] = {
     "half as many threads a block": [("threads = 256", "threads = 128")],
 }
 
-pytestmark = pytest.mark.slow  # long compilations
+pytestmark = pytest.mark.slow  # a compilation for each answer
 
 
 @pytest.mark.parametrize("mistake", WRONG)

@@ -13,6 +13,8 @@ LAUNCH = "min((n + 8 * THREADS - 1) // (8 * THREADS), 864)"
 GATHER = "for other in range(32, THREADS, 32):\n            mine += cache[t + other]"
 TAIL = "    if t < 32:"  # from here on the sum of a block is made and delivered
 
+pytestmark = pytest.mark.slow  # a compilation for each answer
+
 
 def failing(verdict) -> set[str]:
     return {gate.name for gate in verdict.gates if not gate.passed}

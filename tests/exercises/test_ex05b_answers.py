@@ -17,6 +17,8 @@ INSIDE = "if value >= 0 and value < counts.size:"
 LOOP = "for i in range(cuda.grid(1), values.size, cuda.gridsize(1)):"
 BLOCKS = "min((n + 16 * THREADS - 1) // (16 * THREADS), 864)"
 
+pytestmark = pytest.mark.slow  # a compilation for each answer
+
 
 def failing(verdict) -> set[str]:
     return {gate.name for gate in verdict.gates if not gate.passed}

@@ -14,6 +14,8 @@ M, N, K, TILE = 256, 512, 96, 16
 MATRIX = 4 * M * N
 PRODUCT = 2 * 4 * M * N * K // TILE  # each thread loads one element of A and one of B a tile
 
+pytestmark = pytest.mark.slow  # a compilation for each answer
+
 
 def gates(verdict) -> dict[str, float]:
     return {gate.name: gate.got for gate in verdict.gates}
