@@ -167,23 +167,25 @@ def _offsets(sectors: Sequence[int], places: Mapping[int, float], width: float, 
             right = end + 8
 
 
-def _legend(y: float, unused: bool) -> Iterator[str]:
+def _legend(y: float, unused: bool, stored: bool) -> Iterator[str]:
     yield svg.rect(LEFT, y - 9, 10, 10, svg.BLUE)
-    yield svg.text(LEFT + 15, y, "used", size=11)
+    yield svg.text(LEFT + 15, y, "written" if stored else "used", size=11)
     if unused:
-        yield svg.rect(LEFT + 55, y - 9, 10, 10, svg.ORANGE, fill_opacity=svg.PALE, stroke=svg.INK, stroke_width=0.8)
-        yield svg.text(LEFT + 70, y, "fetched, not used", size=11)
+        yield svg.rect(LEFT + 65, y - 9, 10, 10, svg.ORANGE, fill_opacity=svg.PALE, stroke=svg.INK, stroke_width=0.8)
+        yield svg.text(LEFT + 80, y, "in the sector, not written" if stored else "fetched, not used", size=11)
 
 
-def _sector_figure(masks: Mapping[int, int], title: str, lanes: Addresses | None, fetch_bytes: int) -> str:
+def _sector_figure(masks: Mapping[int, int], title: str, lanes: Addresses | None, fetch_bytes: int, stored: bool = False) -> str:
     if not masks:
         words = f"{title}: no lane is active, nothing is fetched"
         return svg.document(WIDTH, 30, words, [svg.text(LEFT, 18, words)])
     fetched = SECTOR_BYTES * len(masks)
     used = sum(mask.bit_count() for mask in masks.values())
-    said = f"{plural(len(masks), 'sector')}: {fetched:,} bytes fetched, {used:,} used ({units.percent(used / fetched)})"
+    verbs = f"{used:,} of their {fetched:,} bytes written" if stored else f"{fetched:,} bytes fetched, {used:,} used"
+    said = f"{plural(len(masks), 'sector')}: {verbs} ({units.percent(used / fetched)})"
     opened = len({sector * SECTOR_BYTES // fetch_bytes for sector in masks}) * fetch_bytes
-    dram = f"DRAM, {fetch_bytes} at a time: {opened:,}" if opened > fetched else ""
+    # a store fetches nothing, and L2 puts the pieces of neighbours together before DRAM sees them
+    dram = f"DRAM, {fetch_bytes} at a time: {opened:,}" if opened > fetched and not stored else ""
     places, width = _places(list(masks))
     y = 108 if lanes is not None else 34
     children = [svg.text(LEFT, 18, title, font_weight="bold")]
@@ -192,7 +194,7 @@ def _sector_figure(masks: Mapping[int, int], title: str, lanes: Addresses | None
     children += _sector_row(masks, places, width, y)
     children += _offsets(list(masks), places, width, y + 40)
     children.append(svg.text(LEFT, y + 60, said))
-    children += _legend(y + 78, used < fetched)
+    children += _legend(y + 78, used < fetched, stored)
     if dram:
         children.append(svg.text(LEFT + SPAN, y + 78, dram, size=11, anchor="end"))
     return svg.document(WIDTH, y + 86, f"{title}: {said}{'; ' if dram else ''}{dram}", children)
@@ -255,4 +257,4 @@ def sectors(run: EngineRun, line: int | None = None, *, fetch_bytes: int = SECTO
     masks = max(requests, key=lambda m: sum(mask.bit_count() for mask in m.values()), default={})
     name = f" of {site.array}" if site.array else ""
     title = f"One warp's {site.kind.removeprefix('global_')}{name}, line {site.line}, {plural(site.size, 'byte')} per lane"
-    return _sector_figure(masks, title, None, fetch_bytes)
+    return _sector_figure(masks, title, None, fetch_bytes, stored=site.kind == "global_store")

@@ -11,7 +11,7 @@ import inspect
 import traceback
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +34,10 @@ TOO_FAR = (
     "Which thread goes too far, and where is it kept back? A guard is `if i < {array}.size:`, where i counts elements, "
     "or `if i < {array}.shape[0]:`, where it counts rows."
 )
-TOO_FEW = "Does `{launch}` start enough threads, and does the guard let them all through?"
+TOO_FEW = (
+    "Does `{launch}` start enough threads? Does the guard let them all through, and does none return too early? "
+    "And does each write where it should: which thread is to write {element}?"
+)
 
 
 def poison(dtype: np.dtype) -> int:
@@ -145,7 +148,8 @@ def _judge(exercise: Exercise, module: ModuleType, size: Size, limit_s: float, r
         written = got.size - int(missing.sum())
         if 0 < written < got.size and not missing.flat[:written].any():
             said = f"Only the first {number(written)} of {number(got.size)} elements of {name} were written ({where})."
-            return Unfinished("result", said, None, TOO_FEW.format(launch=exercise.program or exercise.launch))
+            element = _element(name, np.unravel_index(written, got.shape))
+            return Unfinished("result", said, None, TOO_FEW.format(launch=exercise.program or exercise.launch, element=element))
         wrong = _difference(name, got, expected[name], exercise)
         if wrong:
             return Unfinished("result", f"{wrong} ({where}).", _store_line(result.run, module))
@@ -319,11 +323,16 @@ def _difference(name: str, got: np.ndarray, expected: np.ndarray, exercise: Exer
     missing = _missing(got, expected, exercise)
     wrong = missing if missing.any() else ~close
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    element = f"{name}[{', '.join(map(str, index))}]"
+    element = _element(name, index)
     share = f"{number(int(wrong.sum()))} of {number(wrong.size)} elements"
     if missing.any():
         return f"{element} was never written, one of {share}"
     return f"{element} is {got[index]:.6g} and should be {expected[index]:.6g}; {share} are wrong"
+
+
+def _element(name: str, index: Sequence[Any]) -> str:
+    """An element as one writes it: out[3, 0]."""
+    return f"{name}[{', '.join(str(int(i)) for i in index)}]"
 
 
 def _store_line(run: Ran, module: ModuleType) -> int | None:

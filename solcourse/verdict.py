@@ -88,7 +88,7 @@ class Verdict:
         # a kernel that leaves work out scores well: its score means nothing until the counts are right
         return (
             f"{r.origin} on {r.device.name}: {units.seconds(r.time_s)}, SOL score {units.score(r.sol_score)} of an attainable "
-            + units.score(r.attainable_score)
+            f"{units.score(r.attainable_score)} at this size"
         )
 
     def _name(self) -> str:

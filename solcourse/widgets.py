@@ -318,7 +318,10 @@ class ExercisePanel(LivePanel):
         self.button = ipw.Button(description="Score", button_style="primary", icon="play", layout=ipw.Layout(width="110px"))
         self.button.on_click(lambda _: self.score())
         where = course.shown(self.path, self.home)
-        self.said = ipw.HTML(f"<span>Edit <code>{html.escape(where)}</code> and save it, or press the button.</span>")
+        self.said = ipw.HTML(
+            f"<span>Edit <code>{html.escape(where)}</code> and save it, or press the button. To see both, drag the file's tab to the "
+            "right edge of the window.</span>"
+        )
         self.picture = ipw.HTML()
         sheet = exercises.sheet(name, self.home)
         self.hints = folded_hints(sheet.hints, lambda number: exercises.hint(name, number))

@@ -88,9 +88,9 @@ def warp_requests(settings: Mapping[str, Any]) -> list[Addresses]:
 
 @cache
 def transpose_by(access: Access, pitch: int, element: str) -> Any:
-    """A transpose of whole tiles. Its indices are unsigned, so that banks are what is seen, not index arithmetic: see the lesson."""
+    """A transpose of whole tiles. Its indices are signed as a learner's are, so that all ways of reading a tile can be compared."""
     import numba
-    from numba import cuda, uint32
+    from numba import cuda
 
     kept, read = cuda.jit(device=True)(access.kept), cuda.jit(device=True)(access.read)
     dtype = getattr(numba, element)
@@ -98,15 +98,14 @@ def transpose_by(access: Access, pitch: int, element: str) -> Any:
     @cuda.jit
     def transpose(a, out):
         tile = cuda.shared.array((TILE, pitch), dtype)
-        lane, j = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-        left, top = uint32(cuda.blockIdx.x * TILE), uint32(cuda.blockIdx.y * TILE)
+        lane, j = cuda.threadIdx.x, cuda.threadIdx.y
+        left, top = cuda.blockIdx.x * TILE, cuda.blockIdx.y * TILE
         for k in range(0, TILE, ROWS):
-            tile[j + k, uint32(kept(j + k, lane))] = a[top + j + k, left + lane]
+            tile[j + k, kept(j + k, lane)] = a[top + j + k, left + lane]
         cuda.syncthreads()
         for k in range(0, TILE, ROWS):
             row, column = read(lane, j + k)
-            row, column = uint32(row), uint32(column)
-            out[left + column, top + row] = tile[row, uint32(kept(row, column))]
+            out[left + column, top + row] = tile[row, kept(row, column)]
 
     return transpose
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from solcourse import figures, stills, svg, units
 from solcourse.access_maps import sectors
+from solcourse.bank_maps import banks
 from solcourse.panels.parts import Panel
 
 MOST_ATTEMPTS = 12  # steps of the path that stay on the roofline
@@ -157,13 +158,22 @@ def verdict_html(verdict: Any, attempts: Sequence[Any]) -> str:
     report = verdict.report
     pictures = {
         "gauge": figures.gauge(report),
-        "sectors": sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes),
+        "access": worst_access(verdict),
         "bounds": figures.bounds(report),
         "roofline": figures.roofline(report.device, path(attempts, attempt(report, report.kernel))),
     }
     change = since_last(attempts)
     under = f'<p class="sol-change" style="margin:4px 0;line-height:1.45">{html.escape(change)}</p>' if change else ""
     return f'<div class="sol-verdict">{said}{columns(pictures, ["roofline"], under)}</div>'
+
+
+def worst_access(verdict: Any) -> str:
+    """The access that the first open gate complains of: banks where these conflict; else the hottest access to global memory."""
+    report = verdict.report
+    gate = next((gate for gate in verdict.gates if not gate.passed), None)
+    if gate is not None and gate.name.startswith("bank conflicts"):
+        return banks(report.run, [], 4, line=gate.line)
+    return sectors(report.run, fetch_bytes=report.device.dram_fetch_bytes)
 
 
 def error_html(error: BaseException) -> str:

@@ -407,6 +407,7 @@ def test_a_kernel_right_at_small_sizes_only_is_caught_at_the_counted_one(in_cour
     assert "n_pixels = 1,048,576" in verdict.problem
     assert verdict.line is None  # what wrote nothing is no line of the kernel
     assert "Does `launch` start enough threads" in verdict.next_hint
+    assert "which thread is to write out[5000, 0]?" in verdict.next_hint
     assert verdict.gates == ()
 
 

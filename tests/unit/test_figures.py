@@ -319,6 +319,14 @@ def test_a_traced_request_shows_the_sectors_of_its_pattern(stride):
     assert f"{len(wanted)} sectors: {32 * len(wanted):,} bytes fetched, 128 used" in label
 
 
+def test_a_store_writes_and_fetches_nothing():
+    masks = access_maps.sector_masks([64 * lane for lane in range(32)], 4)  # 32 sectors, 4 bytes in each
+    markup = access_maps._sector_figure(masks, "a store", None, 64, stored=True)
+    assert "32 sectors: 128 of their 1,024 bytes written (12.5 %)" in label_of(markup)
+    assert "fetched" not in markup
+    assert "DRAM" not in markup
+
+
 def test_sectors_of_a_line_without_global_memory_say_so():
     assert "nothing is fetched" in label_of(figures.sectors(a_run(8), line=12))
 

@@ -460,6 +460,7 @@ def checks(monkeypatch):
 
 class FakeVerdict(SimpleNamespace):
     passed = False
+    gates = ()
 
     def _repr_html_(self):
         return f"<b>{self.words}</b>"
@@ -496,6 +497,18 @@ def test_the_button_shows_the_verdict_and_the_path_of_attempts(widgets, course_f
     assert "2: second" in panel.picture.value
     assert panel.describe() == "passed"
     assert not panel.button.disabled
+
+
+def test_the_picture_is_of_what_the_first_open_gate_complains_of():
+    from solcourse.grading import Gate
+
+    sectors, banks = (
+        Gate("sectors per global load request", "4", 4.0, None, True),
+        Gate("bank conflicts in shared loads", "0", 31.0, 9, False),
+    )
+    shown = [frames.worst_access(FakeVerdict(gates=gates, report=a_report(run=a_run(1)))) for gates in ((sectors, banks), (sectors,))]
+    assert ["shared memory" in picture for picture in shown] == [True, False]
+    assert ["bytes fetched" in picture for picture in shown] == [False, True]
 
 
 def test_a_check_that_breaks_is_shown_and_the_button_lives_on(widgets, course_folder, checks):
