@@ -19,6 +19,8 @@ FMAS = M * N * K
 SIDE, A100 = 4096, "A100-SXM4-80GB"
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "ex03_tiling_matmul.py"
 
+pytestmark = pytest.mark.slow  # long compilations
+
 
 @pytest.fixture(scope="module")
 def counted():

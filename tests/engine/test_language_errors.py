@@ -435,6 +435,7 @@ def kernel_of(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_the_cures_are_the_same_after_njit_brought_numbas_cpu_functions():
     """numba.cuda then lists the CPU compiler's candidates beside its own, each with its own reason why it does not fit."""
     environment = os.environ | {AFTER_NJIT: "1", "PYTHONPATH": os.pathsep.join(sys.path)}

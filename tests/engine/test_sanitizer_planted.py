@@ -32,6 +32,7 @@ def fresh(case: planted.Case) -> tuple[tuple, list]:
 
 
 @each_case
+@pytest.mark.slow
 def test_the_twin_of_a_fault_is_not_accused_and_computes_what_numpy_does(engine, case: planted.Case):
     args, before = fresh(case)
     case.launch(case.corrected)(*args)

@@ -12,6 +12,7 @@ SIZES = [pytest.param(c, shape, id=f"{name}-{'x'.join(map(str, shape))}") for na
 
 
 @pytest.mark.parametrize(("c", "shape"), SIZES)
+@pytest.mark.slow
 def test_a_reference_kernel_is_clean_and_its_sanitized_run_is_right(c, shape, rng):
     arguments = c.make(rng, *shape)
     expected = c.expected(arguments)

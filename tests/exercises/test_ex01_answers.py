@@ -16,6 +16,8 @@ NUMBERS = 4 * 2**20  # of ex01's counted image
 
 Grade = Callable[[str], Verdict]
 
+pytestmark = pytest.mark.slow  # a compilation for each answer
+
 
 @pytest.fixture
 def ex01(in_course: Path) -> Grade:

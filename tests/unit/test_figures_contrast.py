@@ -25,6 +25,8 @@ THEMES = {"light": ((0, 0, 0, 0.87), "#ffffff"), "dark": ((1, 1, 1, 1), "#111111
 SHARP = 2.0
 LARGE, LARGE_BOLD = 24, 18.66  # pixels from which text is large: 18 and 14 points
 
+pytestmark = pytest.mark.slow  # every panel at both ends of its controls
+
 
 # ---------------------------------------------------------------------------------------------------------- arithmetic
 _SRGB = np.arange(256) / 255

@@ -302,6 +302,7 @@ def test_the_nearest_move_is_the_smallest_growth(swept):
     assert f"The bound moves first with {units.factor(move.factor)} the {sweep.resource.words}" in str(swept)
 
 
+@pytest.mark.slow
 def test_a_smaller_l2_loses_what_a_block_reads_twice():
     # 4096 lines = 512 KiB, read twice by one block: more than its SM's L1, less than an L2 of 1 MiB, more than a quarter of one
     gpu = replace(device(A100), name="small L2", l2_mib=1.0, chip="one partition")
