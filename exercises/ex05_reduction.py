@@ -5,7 +5,7 @@ Goal
     But every thread carries its own number to the one address that all others want too. Let each block agree on one number first.
 
 Requirements
-    - at most 1 atomic addition to global memory per block (counted on 2**20 elements)
+    - 1 atomic addition to global memory per block (counted on 2**20 elements), and in all no more than one for every 256 elements
     - at most 1 divergent branch per block: lanes retire by whole warps; only whoever delivers the sum may be alone
     - enough blocks for a GPU: at least 108, one for each SM of an A100
     - the same work: every element read once, side by side, and 3 float32 FLOPs on each

@@ -67,6 +67,12 @@ def arguments(n, rng):
     }
 
 
+def raw_bytes(run: Ran) -> float:
+    """Of the numbers alone, without the curve: a load for show is one too many."""
+    pairs = (pair for one in run.runs for pair in zip(one.program.sites, one.site_counts, strict=True))
+    return sum(counted.bytes for site, counted in pairs if site.kind == "global_load" and site.array == "raw")
+
+
 def raw_loads_in_flight(run: Ran) -> float:
     """What four of five loads of raw share: so many are under way when the thread waits. Loads of the curve count for nothing."""
     requests: dict[int, int] = {}
@@ -94,6 +100,14 @@ def gates(n):
         ),
         # a fifth more: a block may fetch a little twice, or there may be a few more blocks than 432
         sectors("global_load", at_least=data, at_most=(data + curves) * 6 // 5),
+        GateSpec(
+            "bytes of loads of raw",
+            raw_bytes,
+            2 * n,
+            2 * n * 6 // 5,
+            "Less than the work needs: every number counts.",
+            "More than the work needs: a load whose number nobody uses hides no latency, it only takes the memory's time.",
+        ),
         sectors("global_store", at_least=data, at_most=data * 6 // 5),
         bytes_moved("global_store", exactly=2 * n),
         blocks(at_least=108),

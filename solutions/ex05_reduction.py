@@ -5,7 +5,7 @@ Goal
     But every thread carries its own number to the one address that all others want too. Let each block agree on one number first.
 
 Requirements
-    - at most 1 atomic addition to global memory per block (counted on 2**20 elements)
+    - 1 atomic addition to global memory per block (counted on 2**20 elements), and in all no more than one for every 256 elements
     - at most 1 divergent branch per block: lanes retire by whole warps; only whoever delivers the sum may be alone
     - enough blocks for a GPU: at least 108, one for each SM of an A100
     - the same work: every element read once, side by side, and 3 float32 FLOPs on each
@@ -67,7 +67,7 @@ def launch(n):
 ### BEGIN HIDDEN TESTS
 import numpy as np  # noqa: E402
 
-from solcourse.grading import Exercise, blocks, bytes_moved, flops, per_block, sectors  # noqa: E402
+from solcourse.grading import Exercise, GateSpec, blocks, bytes_moved, flops, per_block, sectors  # noqa: E402
 from solcourse.work import Work  # noqa: E402
 
 
@@ -87,20 +87,26 @@ def reference(a, b, total):
 
 def gates(n):
     return (
-        per_block(
-            "global atomics",
-            lambda counts: counts.global_atomic.bytes / 4,
-            at_most=1,
-            advice="Many threads of a block add to global memory. Let them add up what they have among themselves, in shared memory or by "
+        # exactly one: blocks that do nothing would make the numbers per block look better
+        GateSpec(
+            "global atomics per block",
+            lambda run: run.counts.global_atomic.bytes / 4 / max(1, run.blocks),
+            1,
+            1,
+            "Some blocks deliver nothing. A block without elements is none too few: start only those that have some.",
+            "Many threads of a block add to global memory. Let them add up what they have among themselves, in shared memory or by "
             "shuffles, and send one of them.",
+            lambda counts: counts.global_atomic.bytes,
         ),
         per_block(
             "divergent branches",
             lambda counts: counts.divergent_branches,
             at_most=1,
             advice="In some warp, some lanes go one way and some the other. A branch that whole warps take, `t < 32` or `t < 64`, splits "
-            "none; one that picks a lane from every warp splits them all.",
+            "none; one that picks a lane from every warp splits them all. A choice that loads, `cache[t] if t < 8 else 0`, "
+            "is a branch, too.",
         ),
+        bytes_moved("global_atomic", at_most=4 * n // 256),
         blocks(at_least=108),
         # a design may start with its first element instead of 0, which saves an addition for each thread
         flops("fp32", at_least=3 * n - n // 4),

@@ -67,12 +67,12 @@ from solcourse.work import Work  # noqa: E402
 
 
 def arguments(n, bins, rng):
-    """One value in three lies outside, on either side. Counts that are not 0: they must be added to."""
+    """One value in three lies outside, on either side, a few as far as can be. Counts that are not 0: they must be added to."""
     outside = bins // 4 + 1
-    return {
-        "values": rng.integers(-outside, bins + outside, n).astype(np.int32),
-        "counts": rng.integers(1, 100, bins).astype(np.int32),
-    }
+    values = rng.integers(-outside, bins + outside, n).astype(np.int32)
+    counts = rng.integers(1, 100, bins).astype(np.int32)
+    values[rng.choice(n, n // 50, replace=False)] = rng.choice(np.array([-(2**31), 2**31 - 1], np.int32), n // 50)
+    return {"values": values, "counts": counts}
 
 
 def reference(values, counts):

@@ -23,7 +23,7 @@ def failing(verdict) -> set[str]:
 def test_the_stub_makes_an_atomic_for_every_thread(judge, stub):
     verdict = judge("ex05", stub("ex05"))
     assert verdict.correct
-    assert failing(verdict) == {"global atomics per block"}
+    assert failing(verdict) == {"global atomics per block", "bytes of global atomics"}
     assert verdict.gates[0].got == 256
     assert "cuda.atomic.add(total, 0, difference * difference)" in verdict.gates[0].text
 
@@ -115,6 +115,30 @@ def test_an_atomic_for_every_warp_is_eight_too_many(judge, solution):
     assert failing(verdict) == {"global atomics per block", "divergent branches per block"}
     assert [gate.got for gate in verdict.gates[:2]] == [8, 8]
     assert "picks a lane from every warp" in verdict.gates[1].advice
+
+
+def test_a_block_for_every_element_is_no_reduction(judge, stub, edited):
+    """An atomic for each element, spread over so many blocks that each makes one."""
+    verdict = judge("ex05", edited(stub("ex05"), ("blocks = (n + THREADS - 1) // THREADS", "blocks = n")))
+    assert failing(verdict) == {"bytes of global atomics"}
+
+
+def test_blocks_that_do_nothing_do_not_make_up_for_others(judge, solution, edited):
+    """Of six blocks one works, with six divergent branches."""
+    verdict = judge(
+        "ex05",
+        edited(
+            with_tail(solution("ex05"), TREE),
+            ("    cache = cuda", "    if cuda.blockIdx.x % 6 != 0:\n        return\n    cache = cuda"),
+            (
+                "(cuda.grid(1), a.size, cuda.gridsize(1))",
+                "(cuda.blockIdx.x // 6 * THREADS + cuda.threadIdx.x, a.size, cuda.gridsize(1) // 6)",
+            ),
+            ("return blocks, THREADS", "return 6 * blocks, THREADS"),
+        ),
+    )
+    assert failing(verdict) == {"global atomics per block"}
+    assert "deliver nothing" in str(verdict)
 
 
 def test_nothing_added_at_the_counted_size_is_a_wrong_result(judge, solution, edited):

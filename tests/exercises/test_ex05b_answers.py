@@ -51,6 +51,15 @@ WRONG_RESULT = {
     "values outside count in the outermost bins": (
         (f"{INSIDE}\n            {COUNT}", "cuda.atomic.add(private, min(max(value, 0), counts.size - 1), 1)"), "result", "counts",
     ),
+    "values a little outside only": (
+        (
+            ("array(MOST_BINS, int32)", "array(1024, int32)"),
+            (ZERO, ZERO.replace("counts.size", "1024")),
+            (f"{INSIDE}\n            {COUNT}", COUNT.replace("value", "value + 256")),
+            (DELIVER, DELIVER.replace("private[b]", "private[b + 256]")),
+        ), "bounds", "private",
+    ),
+    "nine bits of a value": ((INSIDE, "if (value & 511) < counts.size:\n            value = value & 511"), "result", "counts"),
     "the bins of the counted launch": ((DELIVERY, DELIVERY.replace("counts.size", "64")), "bounds", "counts"),
     "the ragged end left out": ((LOOP, LOOP.replace("values.size", "values.size // 32 * 32")), "result", "counts"),
     "what stood there is lost": ((DELIVER, "cuda.atomic.max(counts, b, private[b])"), "result", "counts"),
@@ -60,7 +69,8 @@ WRONG_RESULT = {
 @pytest.mark.parametrize("name", WRONG_RESULT)
 def test_a_wrong_answer_is_told_why(judge, solution, edited, name):
     change, stage, said = WRONG_RESULT[name]
-    verdict = judge("ex05b", edited(solution("ex05b"), change))
+    changes = (change,) if isinstance(change[0], str) else change
+    verdict = judge("ex05b", edited(solution("ex05b"), *changes))
     assert not verdict.passed
     assert verdict.stage == stage, str(verdict)
     assert said in f"{verdict.problem} {verdict.line_text}", str(verdict)
