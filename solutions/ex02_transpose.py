@@ -71,6 +71,7 @@ def gates(rows, columns):
         sectors_per_request("global_store", 4),
         bank_conflicts("shared_load"),
         bank_conflicts("shared_store"),
+        bank_conflicts("shared_atomic"),  # adding into a tile of zeros is a store, too
         bytes_moved("global_load", exactly=4 * rows * columns),
         bytes_moved("global_store", exactly=4 * rows * columns),
     )

@@ -20,6 +20,7 @@ GRID = "return ((columns + 31) // 32, (rows + 31) // 32), (32, 8)"
 
 LOADS, STORES = "sectors per global load request", "sectors per global store request"
 SHARED_LOADS, SHARED_STORES = "bank conflicts in shared loads", "bank conflicts in shared stores"
+SHARED_ATOMICS = "bank conflicts in shared atomics"
 READ, WRITTEN = "bytes of global loads", "bytes of global stores"
 ELEMENTS = 2048 * 1024
 
@@ -45,7 +46,15 @@ def test_the_stub_is_right_and_stores_32_sectors_per_request(judge, stub):
 def test_the_solution_moves_every_element_once_and_nobody_waits_at_a_bank(judge, solution):
     verdict = judge("ex02", solution("ex02"))
     assert verdict.passed, str(verdict)
-    assert gates(verdict) == {LOADS: 4, STORES: 4, SHARED_LOADS: 0, SHARED_STORES: 0, READ: 4 * ELEMENTS, WRITTEN: 4 * ELEMENTS}
+    assert gates(verdict) == {
+        LOADS: 4,
+        STORES: 4,
+        SHARED_LOADS: 0,
+        SHARED_STORES: 0,
+        SHARED_ATOMICS: 0,
+        READ: 4 * ELEMENTS,
+        WRITTEN: 4 * ELEMENTS,
+    }
 
 
 # Right at every size, and wasteful. name -> (edits, the gates that fail with what they count, words of the message)
@@ -58,6 +67,16 @@ WASTEFUL = {
         [*TURN_EARLY, (TILE, TILE.replace("33", "34"))],
         {SHARED_STORES: REQUESTS},
         "tile[tx, ty + k] =",
+    ),
+    "columns added into a tile of zeros": (
+        [
+            (TILE, TILE.replace("33", "32")),
+            (FIRST, f"{FIRST}\n    for k in range(0, 32, 8):\n        tile[ty + k, tx] = float32(0)\n    cuda.syncthreads()"),
+            (SAVE, "cuda.atomic.add(tile, (tx, ty + k), a[top + ty + k, left + tx])"),
+            (f"= {TURNED}", "= tile[ty + k, tx]"),
+        ],
+        {SHARED_ATOMICS: None},
+        "cuda.atomic.add",
     ),
     "padding and swizzle": (
         SWIZZLE,
