@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import FunctionType
 from typing import Any
 
 from solcourse import units
@@ -15,7 +14,7 @@ from solcourse.bank_maps import banks as drawn
 from solcourse.bank_maps import shared_accesses
 from solcourse.errors import UnknownName
 from solcourse.grading import number
-from solcourse.panels.parts import Control, Panel, device_control, options, predict, room
+from solcourse.panels.parts import Control, Panel, device_control, options, predict, room, with_globals
 from solcourse.work import Work
 
 SIDE, TILE, ROWS = 8192, 32, 8  # of the matrix, of the tile, threads along y: each handles TILE // ROWS rows
@@ -113,11 +112,8 @@ def transpose_by(access: Access, pitch: int, element: str) -> Any:
 def with_constants(kernel: Any, pitch: int, element: str) -> Any:
     """The learner's kernel, compiled with other values of the global names it takes its tile's rows and type from: PITCH, float32."""
     import numba
-    from numba import cuda
 
-    plain = kernel.py_func
-    names = {**plain.__globals__, "PITCH": pitch, "float32": getattr(numba, element)}
-    return cuda.jit(FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__, plain.__closure__))
+    return with_globals(kernel, PITCH=pitch, float32=getattr(numba, element))
 
 
 def reading_line(kernel: Any) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import repeat
-from types import FunctionType
 from typing import Any
 
 from solcourse.access_maps import necessary_wavefronts, wavefronts
 from solcourse.errors import UnknownName
 from solcourse.lane_figures import FULL, WARP, Step, averages
 from solcourse.lane_figures import steps as strip
-from solcourse.panels.parts import BLOCK, SIZE, Control, Panel, device_control, predict, room
+from solcourse.panels.parts import BLOCK, SIZE, Control, Panel, device_control, predict, room, with_globals
 from solcourse.simt.records import Counts, LineCounts
 
 SAMPLE_THREADS = 2**12
@@ -132,15 +131,11 @@ def at_block_size(kernel: Any, threads: int) -> Any:
 
     A kernel that names neither is left as it is.
     """
-    from numba import cuda
-
     function, constants = kernel.py_func, {"THREADS": threads, "WARPS": threads // WARP}
     known = {name: function.__globals__.get(name) for name in constants if name in function.__code__.co_names}
     if all(value in (None, constants[name]) for name, value in known.items()):
         return kernel
-    made = FunctionType(function.__code__, {**function.__globals__, **constants}, function.__name__)
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    return cuda.jit(made)
+    return with_globals(kernel, **constants)
 
 
 def kernel_of(variant: Variant, threads: int, yours: Any) -> Any:

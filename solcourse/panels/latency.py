@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ import numpy as np
 from solcourse import occupancy_figures, timeline_figures, units
 from solcourse.errors import SolcourseError
 from solcourse.grading import in_flight, number
-from solcourse.panels.parts import BLOCK, SAMPLE_THREADS, SIZE, Control, Panel, device_control, options, room
+from solcourse.panels.parts import BLOCK, SAMPLE_THREADS, SIZE, Control, Panel, device_control, launch, options, room, with_globals
 from solcourse.work import Work
 
 ELEMENTS = (1, 2, 4, 8, 16, 32, 64)
@@ -49,25 +47,11 @@ def with_elements(kernel: Any) -> Callable[[int], Any]:
 
     Raises SolcourseError for a kernel that does not use it.
     """
-    from numba import cuda
-
     plain = kernel.py_func
     if "ELEMENTS" not in plain.__code__.co_names:
         raise SolcourseError(f"{plain.__name__} does not use the global name ELEMENTS: so the panel says how many elements a thread takes.")
 
-    @cache
-    def made(elements: int) -> Any:
-        names = {**plain.__globals__, "ELEMENTS": elements}
-        return cuda.jit(FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__, plain.__closure__))
-
-    return made
-
-
-def launch(kernel: Any, blocks: int, threads: int, shared_bytes: int) -> Any:
-    """kernel[blocks, threads] with shared memory reserved for each block, without numba's advice on small grids."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Grid size")
-        return kernel[blocks, threads, 0, shared_bytes]
+    return cache(lambda elements: with_globals(kernel, ELEMENTS=elements))
 
 
 def latency(kernel: Any = None) -> Panel:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -128,11 +129,21 @@ BLOCK = Control("block", "block size", options([32, 64, 128, 256, 512, 1024]), 2
 SIZE = Control("size", "elements", options([2**n for n in (14, 16, 18, 20, 22, 24, 26)], power), LARGEST, note="elements written")
 
 
-def launch(kernel: Any, grid: Any, block: Any) -> Any:
+def with_globals(kernel: Any, **names: Any) -> Any:
+    """The kernel, compiled anew with other values of these global names, which numba takes for constants."""
+    from numba import cuda
+
+    plain = kernel.py_func
+    made = FunctionType(plain.__code__, {**plain.__globals__, **names}, plain.__name__, plain.__defaults__, plain.__closure__)
+    made.__module__, made.__qualname__ = plain.__module__, plain.__qualname__
+    return cuda.jit(made)
+
+
+def launch(kernel: Any, grid: Any, block: Any, shared_bytes: int = 0) -> Any:
     """kernel[grid, block] without numba's advice on grids below 128 blocks: a panel offers them on purpose."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Grid size")  # by its words: numba-cuda has a class of its own for it
-        return kernel[grid, block]
+        return kernel[grid, block, 0, shared_bytes]
 
 
 def predict(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from types import FunctionType
 from typing import Any
 
 from solcourse import tile_figures, units
@@ -14,7 +13,7 @@ from solcourse.grading import number
 from solcourse.hardware import device
 from solcourse.kernels.matmul import Tile, register_tiled, work
 from solcourse.panels.fusion import sampled
-from solcourse.panels.parts import Control, Panel, device_control, options
+from solcourse.panels.parts import Control, Panel, device_control, options, with_globals
 
 SIDE = 4096  # M = N = K
 DEPTHS = (4, 8, 16, 32)
@@ -45,18 +44,11 @@ def with_tile(kernel: Any) -> Callable[[int], Any]:
 
     Raises SolcourseError for a kernel that does not use it.
     """
-    from numba import cuda
-
     plain = kernel.py_func
     if "TILE" not in plain.__code__.co_names:
         raise SolcourseError(f"{plain.__name__} does not use the global name TILE, through which the panel says how wide its tiles are.")
 
-    @cache
-    def made(side: int) -> Any:
-        names = {**plain.__globals__, "TILE": side}
-        return cuda.jit(FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__, plain.__closure__))
-
-    return made
+    return cache(lambda side: with_globals(kernel, TILE=side))
 
 
 def tiles(kernel: Any = None) -> Panel:
