@@ -309,6 +309,11 @@ def _stores(run: EngineRun) -> bool:
     return bool(run.counts.global_store.requests or run.counts.global_atomic.requests)
 
 
+def turnaround_cycles(run: EngineRun, gpu: Device) -> float:
+    """From the end of a block to the first instruction of the next in its place; a block stays until its last stores have arrived."""
+    return gpu.block_turnaround_cyc - constant("prologue") - (0.0 if _stores(run) else constant("drain") * gpu.lat_l2)
+
+
 def _weights(total: Mapping[str, float]) -> dict[str, float]:
     """The longest bound of each group, and the latency, as they go into the norm."""
     longest = [max(names, key=lambda name: total[name]) for names in GROUPS]
@@ -328,7 +333,7 @@ def predict(
     per_wave = gpu.sms * occupancy.blocks_per_sm
     waves = run.blocks / per_wave
     warps = _walk_warps(run, schedule(run.program), latencies(run, traffic, gpu))
-    turnaround = gpu.block_turnaround_cyc - constant("prologue") - (0.0 if _stores(run) else constant("drain") * gpu.lat_l2)
+    turnaround = turnaround_cycles(run, gpu)
     demand = _demand(run, traffic, gpu, resident)
     full, rest = divmod(run.blocks, per_wave)
     stay = _block_cycles(warps.mean_cycles, warps, demand, run) + turnaround

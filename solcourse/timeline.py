@@ -21,10 +21,10 @@ import numpy as np
 from .bounds import lanes
 from .hardware import Device
 from .latency import Latencies, Schedule, schedule
-from .model import latencies
+from .model import latencies, turnaround_cycles
 from .occupancy import Occupancy
 from .simt.records import PIPES, EngineRun
-from .timeline_streams import PATHS, Entry, Service, Stream, services, turnaround_cycles
+from .timeline_streams import PATHS, Entry, Service, Stream, services
 from .traffic import Traffic
 
 # ncu: selected; long_scoreboard, drain; barrier; wait, short_scoreboard, math_pipe_throttle, mio_throttle; not_selected; no warp there

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from . import bounds
-from .constants import constant
 from .hardware import Device
 from .latency import _CLASSES, CHAIN_ILP, SHORT, Latencies, Loop, Schedule, Step
 from .model import dram_eta
@@ -161,9 +160,3 @@ def _spread(total: float, weights: np.ndarray) -> np.ndarray:
     """`total` by weights; nothing where there are none."""
     whole = float(weights.sum())
     return weights * (total / whole) if whole else np.zeros_like(weights)
-
-
-def turnaround_cycles(run: EngineRun, gpu: Device) -> float:
-    """From the end of a block to the first instruction of the next in its place; a block stays until its last stores have arrived."""
-    stores = run.counts.global_store.requests or run.counts.global_atomic.requests
-    return gpu.block_turnaround_cyc - constant("prologue") - (0.0 if stores else constant("drain") * gpu.lat_l2)

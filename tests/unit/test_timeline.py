@@ -17,12 +17,12 @@ from solcourse import bounds, stills, svg
 from solcourse.errors import SolcourseError
 from solcourse.hardware import device
 from solcourse.latency import Latencies, schedule, walk
-from solcourse.model import dram_eta, predict
+from solcourse.model import dram_eta, predict, turnaround_cycles
 from solcourse.occupancy import occupancy
 from solcourse.report import predicted
 from solcourse.timeline import STATES, Shared, simulate, timeline
 from solcourse.timeline_figures import LOOKS, of_report, picture, window
-from solcourse.timeline_streams import Service, pieces, services, turnaround_cycles
+from solcourse.timeline_streams import Service, pieces, services
 from solcourse.traffic import traffic
 
 A100 = device("A100-SXM4-80GB")
